@@ -20,6 +20,11 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
+    /// Has room for so many changes, and for rows of so many bytes.
+    pub(crate) fn with_capacity(changes: usize, bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes), changes: Vec::with_capacity(changes), named: None }
+    }
+
     /// Adds a row that `encode` appends to the bytes.
     pub(crate) fn put(&mut self, place: Place, encode: impl FnOnce(&mut Vec<u8>)) {
         let start = self.bytes.len();

@@ -26,17 +26,21 @@ impl<'a> Row<'a> {
     /// Appends the row's bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let value = self.value.unwrap_or_default();
-        let tag = self.tag();
-        let key_len = self.key.len() as u64;
-        out.reserve(CHECKSUM_LEN + varint_len(tag) + varint_len(key_len) + self.key.len() + value.len());
+        out.reserve(self.encoded_len());
         let start = out.len();
         out.extend_from_slice(&[0; CHECKSUM_LEN]);
-        put_varint(out, tag);
-        put_varint(out, key_len);
+        put_varint(out, self.tag());
+        put_varint(out, self.key.len() as u64);
         out.extend_from_slice(self.key);
         out.extend_from_slice(value);
         let (checksum, covered) = out[start..].split_at_mut(CHECKSUM_LEN);
         checksum.copy_from_slice(&crc32c::crc32c(covered).to_le_bytes());
+    }
+
+    /// How many bytes the row takes.
+    pub(crate) fn encoded_len(&self) -> usize {
+        let lengths = varint_len(self.tag()) + varint_len(self.key.len() as u64);
+        CHECKSUM_LEN + lengths + self.key.len() + self.value.map_or(0, <[u8]>::len)
     }
 
     /// Version and kind as one number.

@@ -192,6 +192,10 @@ fn check(operations: &[Operation<'_>], sequence_last: u64) -> Result<()> {
     Ok(())
 }
 
+fn row_of((key, value): Operation<'_>, version: u64) -> Row<'_> {
+    Row { version, key, value }
+}
+
 /// What a transaction does with one key.
 struct Step {
     old: Option<Id>,
@@ -228,14 +232,16 @@ impl Inner {
         let Some(mut next) = allocator.take(stripe, appends) else {
             return Ok(Attempt::Exhausted(allocator.generation));
         };
-        let mut transaction = Transaction::default();
-        let mut published: SmallVec<[(usize, Option<Id>); 4]> = SmallVec::new();
+        let row_of = |operation| row_of(operation, version);
+        let bytes = operations.iter().map(|operation| row_of(*operation).encoded_len()).sum();
+        let mut transaction = Transaction::with_capacity(operations.len(), bytes);
+        let mut published: SmallVec<[(usize, Option<Id>); 4]> = SmallVec::with_capacity(operations.len());
         // The row that each key has in the end.
-        let mut rows: SmallVec<[Option<Id>; 4]> = SmallVec::new();
+        let mut rows: SmallVec<[Option<Id>; 4]> = SmallVec::with_capacity(operations.len());
         // Rows that are left for later.
         let (mut replaced, mut tombstones) = (SmallVec::<[Id; 4]>::new(), SmallVec::<[Id; 4]>::new());
-        for (index, (step, (key, value))) in steps.iter().zip(operations).enumerate() {
-            let row = Row { version, key, value: *value };
+        for (index, (step, operation)) in steps.iter().zip(operations).enumerate() {
+            let (value, row) = (operation.1, row_of(*operation));
             rows.push(value.and(if step.appends { Some(next) } else { step.old }));
             if step.appends {
                 transaction.put(self.layout.place(next), |bytes| row.encode(bytes));
@@ -338,7 +344,7 @@ impl Inner {
         transaction: Transaction,
         durability: Durability,
         version: u64,
-        changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)>,
+        changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)> + Clone,
     ) -> Result<()> {
         let unwinding = Unwinding(self);
         let (transaction, outcome) = if self.store.abilities().concurrent_writers {

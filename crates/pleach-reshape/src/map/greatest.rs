@@ -29,11 +29,20 @@ impl Greatest {
         self.key.read().as_ref().is_some_and(|greatest| &greatest[..] < key)
     }
 
-    /// Takes a key into account that is published.
-    pub(super) fn raise(&self, key: &[u8]) {
-        if self.is_below(key) {
-            self.raise_alone(key);
+    /// Takes keys into account that are going to be published. Whether all of them are above all keys before.
+    pub(super) fn raise<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> bool {
+        let (least, most) = keys.fold((None, &b""[..]), |(least, most), key| {
+            (Some(least.map_or(key, |least: &[u8]| least.min(key))), most.max(key))
+        });
+        let (is_least_above, is_most_above) = {
+            let greatest = self.key.read();
+            let is_above = |key: &[u8]| greatest.as_ref().is_some_and(|greatest| &greatest[..] < key);
+            (least.is_some_and(is_above), is_above(most))
+        };
+        if is_most_above {
+            self.raise_alone(most);
         }
+        is_least_above
     }
 
     /// Another thread may have raised it since the look without the lock.
@@ -52,11 +61,12 @@ mod tests {
     #[test]
     fn it_never_falls() {
         let greatest = Greatest::default();
-        greatest.raise(b"a");
+        greatest.raise([&b"a"[..]].into_iter());
         assert!(!greatest.is_below(b"z"), "it is not known");
         greatest.set(Key::default());
-        greatest.raise(b"b");
+        assert!(greatest.raise([&b"b"[..], b"a"].into_iter()));
         assert!(greatest.is_below(b"c") && !greatest.is_below(b"b"));
+        assert!(!greatest.raise([&b"d"[..], b"b"].into_iter()) && !greatest.is_below(b"d"));
         // As a thread does that has looked before.
         greatest.raise_alone(b"a");
         assert!(!greatest.is_below(b"b"));

@@ -3,10 +3,13 @@
 //! Ordered trees, one per shard of keys by hash, each with a lock: a publication locks one shard. A range merges the shards.
 //! Measured against one skip list without locks: see docs/design/0020-key-reshaping.md.
 //!
+//! Keys that were published in ascending order lie in a tail instead (`tail`). A key is in one place only.
+//!
 //! Most keys that are asked for are not here, so a filter says that first, in one cache miss.
 //!
 //! # Concurrency
-//! Each shard's lock guards its tree. The filter has a key before the tree has it. `bytes` is a statistic.
+//! Each shard's lock guards its tree, and one the tail; it is taken last. The filter has a key before a tree or the tail has it.
+//! `bytes` is a statistic.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, btree_map};
@@ -14,6 +17,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pleach::env::sync::{Mutex, RwLock};
 
+use super::tail::{TAIL_ENTRY_BYTES, Tail, TailRange};
 use super::{Bounds, Direction, Key, is_empty};
 use crate::ids::Id;
 
@@ -38,13 +42,31 @@ pub(crate) struct Published {
     pub(crate) version: u64,
 }
 
-struct Entry {
+pub(super) struct Entry {
     published: Published,
     /// What it superseded and a snapshot may ask for.
     older: Option<Box<Entry>>,
 }
 
 impl Entry {
+    fn new(published: Published) -> Self {
+        Self { published, older: None }
+    }
+
+    /// Publishes the key again.
+    fn replace(&mut self, published: Published, horizon: &Horizon) {
+        let newest = horizon.newest.load(Ordering::SeqCst);
+        let is_wanted = newest != 0 && self.published.version <= newest;
+        let before = Entry { published: self.published, older: self.older.take() };
+        self.published = published;
+        self.older = if is_wanted { Some(Box::new(before)) } else { before.older };
+        if self.older.is_some() {
+            // Without a snapshot nothing older is wanted.
+            let oldest = horizon.oldest.load(Ordering::SeqCst);
+            self.trim(if newest == 0 { u64::MAX } else { oldest });
+        }
+    }
+
     fn at(&self, version: u64) -> Option<Published> {
         let mut entry = self;
         while entry.published.version > version {
@@ -126,11 +148,10 @@ impl Filter {
         (&self.words[usize::try_from(at).unwrap_or(0)], bits)
     }
 
-    fn add(&self, hash: u64) {
+    /// Adds a key, and returns whether it surely was not there.
+    fn add(&self, hash: u64) -> bool {
         let (word, bits) = self.place(hash);
-        if word.load(Ordering::Relaxed) & bits != bits {
-            word.fetch_or(bits, Ordering::Release);
-        }
+        word.load(Ordering::Relaxed) & bits != bits && word.fetch_or(bits, Ordering::Release) & bits != bits
     }
 
     fn may_have(&self, hash: u64) -> bool {
@@ -142,6 +163,7 @@ impl Filter {
 /// Recent changes of the map.
 pub(crate) struct Layer {
     shards: Box<[RwLock<BTreeMap<Key, Entry>>]>,
+    tail: RwLock<Tail>,
     filter: Filter,
     bytes: AtomicUsize,
 }
@@ -151,6 +173,7 @@ impl Layer {
     pub(crate) fn new(expected_bytes: usize) -> Self {
         Self {
             shards: (0..SHARD_COUNT).map(|_| RwLock::default()).collect(),
+            tail: RwLock::default(),
             filter: Filter::new(expected_bytes.max(EXPECTED_BYTES_MIN) / ENTRY_BYTES),
             bytes: AtomicUsize::new(0),
         }
@@ -168,28 +191,34 @@ impl Layer {
 
     /// Publishes a key's new place, or that it has none.
     pub(crate) fn publish(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon) {
-        self.filter.add(hash);
+        let is_new = self.filter.add(hash);
         let mut shard = self.shard(hash).write();
-        let mut entry = match shard.entry(Key::from_slice(key)) {
-            btree_map::Entry::Occupied(entry) => entry,
+        match shard.entry(Key::from_slice(key)) {
+            btree_map::Entry::Occupied(mut entry) => entry.get_mut().replace(published, horizon),
             btree_map::Entry::Vacant(vacant) => {
-                let heap = if key.len() > KEY_INLINE_LEN { key.len() + 16 } else { 0 };
-                self.bytes.fetch_add(ENTRY_BYTES + heap, Ordering::Relaxed);
-                vacant.insert(Entry { published, older: None });
-                return;
+                if !is_new && let Some(entry) = self.tail.write().get_mut(key) {
+                    entry.replace(published, horizon);
+                    return;
+                }
+                self.count(key, ENTRY_BYTES);
+                vacant.insert(Entry::new(published));
             }
-        };
-        let entry = entry.get_mut();
-        let newest = horizon.newest.load(Ordering::SeqCst);
-        let is_wanted = newest != 0 && entry.published.version <= newest;
-        let before = Entry { published: entry.published, older: entry.older.take() };
-        entry.published = published;
-        entry.older = if is_wanted { Some(Box::new(before)) } else { before.older };
-        if entry.older.is_some() {
-            // Without a snapshot nothing older is wanted.
-            let oldest = horizon.oldest.load(Ordering::SeqCst);
-            entry.trim(if newest == 0 { u64::MAX } else { oldest });
         }
+    }
+
+    /// Publishes the place of a key that was never published, and is probably above all others.
+    pub(crate) fn publish_above(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon) {
+        self.filter.add(hash);
+        if self.tail.write().push(key, Entry::new(published)) {
+            self.count(key, TAIL_ENTRY_BYTES);
+        } else {
+            self.publish(key, hash, published, horizon);
+        }
+    }
+
+    fn count(&self, key: &[u8], entry_bytes: usize) {
+        let heap = if key.len() > KEY_INLINE_LEN { key.len() + 16 } else { 0 };
+        self.bytes.fetch_add(entry_bytes + heap, Ordering::Relaxed);
     }
 
     /// What was published of a key up to the version `at`.
@@ -197,7 +226,10 @@ impl Layer {
         if !self.filter.may_have(hash) {
             return None;
         }
-        self.shard(hash).read().get(key)?.at(at)
+        if let Some(entry) = self.shard(hash).read().get(key) {
+            return entry.at(at);
+        }
+        self.tail.read().get(key)?.at(at)
     }
 
     /// Appends up to `limit` entries of a range as of the version `at`, from one end, and returns whether there are no more.
@@ -213,10 +245,12 @@ impl Layer {
             return true;
         }
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.read()).collect();
-        let mut sources: Vec<_> = shards.iter().map(|shard| shard.range::<[u8], _>(bounds)).collect();
+        let tail = self.tail.read();
+        let trees = shards.iter().map(|shard| Source::Tree(shard.range::<[u8], _>(bounds)));
+        let mut sources: Vec<_> = trees.chain([Source::Tail(tail.range(bounds))]).collect();
         match direction {
             Direction::Up => {
-                let mut heads: BinaryHeap<_> = BinaryHeap::with_capacity(SHARD_COUNT);
+                let mut heads: BinaryHeap<_> = BinaryHeap::with_capacity(sources.len());
                 for (number, source) in sources.iter_mut().enumerate() {
                     heads.extend(source.next().map(|(key, entry)| Reverse((key, number, ByNothing(entry)))));
                 }
@@ -230,7 +264,7 @@ impl Layer {
                 }
             }
             Direction::Down => {
-                let mut heads: BinaryHeap<_> = BinaryHeap::with_capacity(SHARD_COUNT);
+                let mut heads: BinaryHeap<_> = BinaryHeap::with_capacity(sources.len());
                 for (number, source) in sources.iter_mut().enumerate() {
                     heads.extend(source.next_back().map(|(key, entry)| (key, number, ByNothing(entry))));
                 }
@@ -245,6 +279,28 @@ impl Layer {
             }
         }
         true
+    }
+}
+
+/// Entries of a range from one place.
+enum Source<'l> {
+    Tree(btree_map::Range<'l, Key, Entry>),
+    Tail(TailRange<'l>),
+}
+
+impl<'l> Source<'l> {
+    fn next(&mut self) -> Option<(&'l Key, &'l Entry)> {
+        match self {
+            Source::Tree(range) => range.next(),
+            Source::Tail(range) => range.next(),
+        }
+    }
+
+    fn next_back(&mut self) -> Option<(&'l Key, &'l Entry)> {
+        match self {
+            Source::Tree(range) => range.next_back(),
+            Source::Tail(range) => range.next_back(),
+        }
     }
 }
 
@@ -327,6 +383,48 @@ mod tests {
         }
         assert!((0..count).all(|number| ids(&layer, &number.to_le_bytes(), NEWEST) == Some(number + 1)));
         assert!((count..2 * count).all(|number| ids(&layer, &number.to_le_bytes(), NEWEST).is_none()));
+    }
+
+    #[test]
+    fn a_key_of_the_tail_is_published_again_in_its_place() {
+        let (layer, horizon) = (Layer::new(0), Horizon::default());
+        let above = |number: u64, version| {
+            let (key, id) = (number.to_be_bytes(), Some(Id(number + 1)));
+            layer.publish_above(&key, key_hash(&key), Published { id, version }, &horizon);
+        };
+        // Of every three keys, the second one comes late, and so not to the tail.
+        let count = 3000u64;
+        (0..count).filter(|number| number % 3 != 1).for_each(|number| above(number, 1));
+        (0..count).filter(|number| number % 3 == 1).for_each(|number| above(number, 1));
+        let bytes = layer.bytes();
+        horizon.hold(1);
+        for number in (0..count).step_by(2) {
+            publish(&layer, &horizon, &number.to_be_bytes(), None, 2);
+        }
+        assert_eq!(layer.bytes(), bytes, "each key has one entry");
+        for number in 0..count {
+            let key = number.to_be_bytes();
+            assert_eq!(ids(&layer, &key, 1), Some(number + 1));
+            assert_eq!(ids(&layer, &key, NEWEST), Some(if number % 2 == 0 { 0 } else { number + 1 }));
+        }
+        assert_eq!(ids(&layer, &count.to_be_bytes(), NEWEST), None);
+        for (lower, upper) in [(0, 1), (5, 5), (0, 511), (511, 513), (700, 1999), (1, count - 1)] {
+            let keys = [lower, upper].map(u64::to_be_bytes);
+            for included in [true, false] {
+                let bound = |key| if included { Bound::Included(key) } else { Bound::Excluded(key) };
+                let bounds = (bound(&keys[0][..]), bound(&keys[1][..]));
+                let inside = if included { lower..upper + 1 } else { (lower + 1).min(upper)..upper };
+                let expected: Vec<_> = inside.map(|number| Some(Id(number + 1))).collect();
+                for direction in [Direction::Up, Direction::Down] {
+                    let mut out = Vec::new();
+                    assert!(layer.collect(bounds, direction, 1, usize::MAX, &mut out));
+                    if direction == Direction::Down {
+                        out.reverse();
+                    }
+                    assert_eq!(out.into_iter().map(|(_, id)| id).collect::<Vec<_>>(), expected);
+                }
+            }
+        }
     }
 
     #[test]

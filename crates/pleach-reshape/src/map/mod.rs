@@ -25,6 +25,7 @@ mod merge;
 mod packed;
 pub(crate) mod records;
 mod runs;
+mod tail;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -205,17 +206,20 @@ impl Map {
     /// Requires: the caller holds the keys' latches.
     pub(crate) fn publish<'k>(
         &self,
-        changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)>,
+        changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)> + Clone,
         version: u64,
     ) {
+        let are_above_all = self.greatest.raise(changes.clone().map(|(key, ..)| key));
         let _publishing = self.publishing.read();
-        let current = self.current.load();
-        let mut greatest: &[u8] = b"";
+        let active = &self.current.load().active;
         for (key, hash, id) in changes {
-            greatest = greatest.max(key);
-            current.active.publish(key, hash, Published { id, version }, &self.horizon);
+            let published = Published { id, version };
+            if are_above_all {
+                active.publish_above(key, hash, published, &self.horizon);
+            } else {
+                active.publish(key, hash, published, &self.horizon);
+            }
         }
-        self.greatest.raise(greatest);
     }
 
     /// Finds a key that no entry is above. Requires: there are no writers yet.
