@@ -4,7 +4,8 @@
 //! 1. Read the counters of ids, then that of versions. Wait for the writers that were in flight then; others begin and end
 //!    meanwhile. All rows below these *marks*, and all rows with a version below, are published now. All later versions are
 //!    in rows at or above the marks, or were written in place.
-//! 2. Seal the active layer.
+//! 2. Seal the active layer. If rows of runs of the map may have gone, take a snapshot of the rows, while nobody is between
+//!    commit and publication. What has gone there has gone before the checkpoint's number, and before the sync.
 //! 3. Write the checkpoint's number to the store and sync the store. What the sealed layer names is durable now.
 //! 4. Write to the map: the ends of sequences, the entries, the record, and sync it.
 //!
@@ -19,9 +20,9 @@ use crate::handle::Inner;
 use crate::ids::Id;
 use crate::map::records::Record;
 use crate::map::{BATCH_ENTRIES, Base, MapStore};
-use crate::named::{self, CheckpointNumbers};
+use crate::named::{self, CheckpointNumbers, store_error};
 use crate::options::MapPlace;
-use crate::store::Table;
+use crate::store::{RowSnapshot, Table};
 
 /// What one thread at a time does.
 pub(crate) struct Maintenance {
@@ -59,14 +60,15 @@ impl Inner {
         {
             return Ok(());
         }
-        self.map.seal();
+        let mut rows = self.seal(maintenance)?;
         let ends = Record { sequences: allocator.next(), ..record.clone() };
         let numbers = CheckpointNumbers { newest: record.number, ..maintenance.numbers };
         named::set_checkpoint_numbers(&*self.store, numbers)?;
         maintenance.numbers = numbers;
         self.sync_store()?;
         maintenance.map_store.write_ends(&ends)?;
-        self.write_sealed(maintenance)?;
+        self.write_sealed(maintenance, &mut rows)?;
+        drop(rows);
         maintenance.map_store.write_checkpoint(&record)?;
         self.use_written(maintenance);
         self.newest_checkpoint.store(numbers.newest, Ordering::Relaxed);
@@ -74,16 +76,34 @@ impl Inner {
         Ok(())
     }
 
-    /// Writes the sealed entries to the map's store.
-    pub(crate) fn write_sealed(&self, maintenance: &mut Maintenance) -> Result<()> {
-        self.map.merge_sealed(BATCH_ENTRIES, |base, entries| {
-            maintenance.map_store.write_entries(entries)?;
+    /// Seals the active layer. If rows of runs may have gone, returns a snapshot of the rows of that moment. What has gone there
+    /// is published, so the sealed layers say it, or earlier checkpoints.
+    fn seal(&self, maintenance: &Maintenance) -> Result<Option<Box<dyn RowSnapshot + '_>>> {
+        if !maintenance.map_store.has_runs() || !self.map.has_keys_below() {
+            self.map.seal();
+            return Ok(None);
+        }
+        let _alone = self.gate.write();
+        self.map.seal();
+        self.store.snapshot().map(Some).map_err(|e| store_error("make a snapshot", &e))
+    }
+
+    /// Writes the sealed entries to the map's store. `rows` are those of [`seal`](Self::seal).
+    pub(crate) fn write_sealed(
+        &self,
+        maintenance: &mut Maintenance,
+        rows: &mut Option<Box<dyn RowSnapshot + '_>>,
+    ) -> Result<()> {
+        self.map.merge_sealed(BATCH_ENTRIES, |base, layer, entries| {
+            maintenance.map_store.write_entries(entries, layer.came_in_order(), rows)?;
             Ok(base.apply(entries))
         })
     }
 
     /// Lets readers use what was written, instead of the sealed layers.
     pub(crate) fn use_written(&self, maintenance: &Maintenance) {
+        let has_runs_of_writers = maintenance.map_store.has_runs_of_writers();
+        self.has_runs_of_writers.store(has_runs_of_writers, Ordering::Relaxed);
         let base: Option<Base> = match self.options.map {
             MapPlace::Disk => Some(maintenance.map_store.base()),
             MapPlace::Memory => None,

@@ -66,8 +66,12 @@ pub struct Stats {
     pub generation: u64,
     /// Whether rows are being moved from the generation before.
     pub is_draining: bool,
-    /// Whether the map has runs: entries that stand for some rows each, which a recluster has written.
+    /// Whether the map has runs: entries that stand for some rows each, which a recluster has written, or which came in the order
+    /// of keys.
     pub has_runs: bool,
+    /// Whether the map may have runs of rows that came in the order of keys. [`Update::Defer`](crate::Update::Defer) removes such
+    /// rows at once.
+    pub has_runs_of_writers: bool,
     /// The number of the newest checkpoint.
     pub checkpoint: u64,
 }
@@ -106,6 +110,10 @@ pub(crate) struct Inner {
     pub(crate) newest_checkpoint: AtomicU64,
     /// Whether rows may be there that a later row of their key replaces, so that a delete must leave a row.
     pub(crate) garbage: AtomicBool,
+    /// Whether rows of writers may be in runs of the map.
+    pub(crate) has_runs_of_writers: AtomicBool,
+    /// Per stripe: no run that the map had at the open has rows of writers at or above this sequence.
+    pub(crate) runs_end_at_open: Vec<u64>,
     /// Rows that are to be removed.
     pub(crate) replaced: Replaced,
     /// Wanted from the background job.
@@ -250,6 +258,7 @@ impl Reshaped {
             generation: allocator.generation,
             is_draining: allocator.previous.is_some(),
             has_runs: inner.map.has_runs(),
+            has_runs_of_writers: inner.has_runs_of_writers.load(Ordering::Relaxed),
             checkpoint: inner.newest_checkpoint.load(Ordering::Relaxed),
         }
     }

@@ -19,7 +19,7 @@ use crate::ids::{Allocator, Layout};
 use crate::in_flight::{InFlight, SLOT_COUNT};
 use crate::latches::{LATCH_COUNT, Latches};
 use crate::map::records::Record;
-use crate::map::{Base, Map, MapStore, Present, Rows};
+use crate::map::{Base, Map, MapStore, Present, Rows, RunsOf};
 use crate::named::{self, CheckpointNumbers, Generation, Identity, store_error};
 use crate::options::{MapPlace, Options, Stripes, Update};
 use crate::recovery::Recovery;
@@ -98,6 +98,8 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         gate: RwLock::new(()),
         moving: Mutex::new(()),
         range_moves: AtomicU64::new(0),
+        runs_end_at_open: runs_end(records.as_ref(), layout, generation),
+        has_runs_of_writers: AtomicBool::new(map_store.has_runs_of_writers()),
         maintenance: Mutex::new(new_maintenance(map_store, numbers)),
         garbage: AtomicBool::new(garbage),
         replaced: Replaced::new(had_garbage),
@@ -148,7 +150,7 @@ fn make_tables(store: &dyn RowStore, layout: Layout, generation: Generation) -> 
 }
 
 fn open_map(options: &Options, dir: &Path, layout: Layout, present: &Present) -> Result<MapStore> {
-    let (env, settings) = (&options.env, (layout, options.map));
+    let (env, settings) = (&options.env, (layout, runs_of(options)));
     let open = || MapStore::open(env, dir, options.map_store.clone(), settings, present.clone());
     let opened = open();
     match opened {
@@ -157,6 +159,26 @@ fn open_map(options: &Options, dir: &Path, layout: Layout, present: &Present) ->
             open()
         }
         opened => opened,
+    }
+}
+
+/// Per stripe the sequence that rows of writers in runs of the map are below.
+fn runs_end(records: Option<&(Record, Record)>, layout: Layout, generation: Generation) -> Vec<u64> {
+    match records {
+        // The sequences are of one generation, and runs may be of two.
+        Some(_) if generation.is_draining => vec![u64::MAX; layout.stripe_count()],
+        Some((_, ends)) => ends.sequences.clone(),
+        None => vec![0; layout.stripe_count()],
+    }
+}
+
+/// Whose rows become runs of the map.
+pub(crate) fn runs_of(options: &Options) -> RunsOf {
+    match (options.map, options.update) {
+        (MapPlace::Memory, _) => RunsOf::Nobody,
+        // A replaced row that is still there would look as if it were its key's.
+        (MapPlace::Disk, Update::Defer) => RunsOf::Moves,
+        (MapPlace::Disk, Update::InPlace | Update::Replace) => RunsOf::All,
     }
 }
 

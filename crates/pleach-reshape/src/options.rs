@@ -29,7 +29,9 @@ pub enum Update {
     InPlace,
     /// Appends a row and removes the one before, in one transaction.
     Replace,
-    /// Appends a row. The one before is removed later, with others: see [`Options::replaced_rows`].
+    /// Appends a row. The one before is removed later, with others: see [`Options::replaced_rows`]. Rows that were moved, or that
+    /// came in the order of their keys before the store was opened so, are removed at once
+    /// ([`Stats::has_runs_of_writers`](crate::Stats::has_runs_of_writers)).
     Defer,
 }
 
@@ -180,7 +182,9 @@ impl Options {
     ///
     /// Give it about four bytes of memory for each key: then its filters, 1.3 bytes a key, are all in memory beside its other
     /// parts, and a put of a new key reads nothing. With less, puts read blocks of the map. Those of a batch are read at the same
-    /// time, those of single puts one after the other. A map in memory needs only enough for its writes.
+    /// time, those of single puts one after the other. Where rows are in the order of their keys, behind a recluster or because
+    /// they came so, the map is smaller, and a put of a key among them reads a block unless it is in memory. A map in memory
+    /// needs only enough for its writes.
     #[must_use]
     pub fn map_options(mut self, options: pleach::Options) -> Self {
         self.map_store = options;

@@ -16,9 +16,9 @@ use pleach::{Error, Result};
 use crate::handle::Inner;
 use crate::ids::{Allocator, Id, Previous, is_behind};
 use crate::map::records::Record;
-use crate::map::{Key, key_hash};
+use crate::map::{Key, RunsOf, key_hash};
 use crate::named::{Generation, store_error};
-use crate::options::MapPlace;
+use crate::open::runs_of;
 use crate::row::Row;
 use crate::store::RowSnapshot;
 
@@ -91,7 +91,7 @@ impl Recovery {
         // Of rows that a store of before has left to be cleaned, some may be dead and look as if they were moved rows.
         let may_be_dead = self.is_rebuild && inner.garbage.load(std::sync::atomic::Ordering::Relaxed);
         if may_be_dead {
-            inner.maintenance.lock().map_store.set_forms_runs(false);
+            inner.maintenance.lock().map_store.set_runs_of(RunsOf::Nobody);
         }
         let mut snapshot = inner.store.snapshot().map_err(|e| store_error("make a snapshot", &e))?;
         for index in 0..self.sequences.len() {
@@ -109,8 +109,7 @@ impl Recovery {
             inner.checkpoint()?;
         }
         if may_be_dead {
-            let is_on_disk = inner.options.map == MapPlace::Disk;
-            inner.maintenance.lock().map_store.set_forms_runs(is_on_disk);
+            inner.maintenance.lock().map_store.set_runs_of(runs_of(&inner.options));
         }
         Ok(self.rows)
     }
@@ -185,7 +184,7 @@ impl Recovery {
             // Without a checkpoint's record, nobody will use the entries if a crash follows.
             inner.map.seal();
             let mut maintenance = inner.maintenance.lock();
-            inner.write_sealed(&mut maintenance)?;
+            inner.write_sealed(&mut maintenance, &mut None)?;
             inner.use_written(&maintenance);
         }
         Ok(())

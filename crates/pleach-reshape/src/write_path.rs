@@ -318,22 +318,30 @@ impl Inner {
 
     fn plan(&self, allocator: &Allocator, old: Option<Id>, is_put: bool) -> Step {
         // Runs of the map have no other word for a row that is dead than that it is gone.
-        let is_moved = old.is_some_and(|old| old.stripe() == self.layout.stripe_of_moves());
+        let may_be_in_run = old.is_some_and(|old| self.may_be_in_run(old));
         if !is_put {
             // Where older rows of the key may be, a row must say that they are not to come back.
             let appends = old.is_some() && self.garbage.load(Ordering::SeqCst);
             return Step {
                 old,
                 appends,
-                removes: self.options.update != Update::Defer || !appends || is_moved,
+                removes: self.options.update != Update::Defer || !appends || may_be_in_run,
             };
         }
         let Some(id) = old else { return Step { old, appends: true, removes: false } };
         match self.options.update {
             Update::InPlace if id.is_of(allocator.generation) => Step { old, appends: false, removes: false },
             Update::InPlace | Update::Replace => Step { old, appends: true, removes: true },
-            Update::Defer => Step { old, appends: true, removes: is_moved || self.is_removal_behind() },
+            Update::Defer => Step { old, appends: true, removes: may_be_in_run || self.is_removal_behind() },
         }
+    }
+
+    /// Whether a row may be in a run of the map. Requires: [`Update::Defer`], with which no further rows of writers come into
+    /// runs.
+    fn may_be_in_run(&self, id: Id) -> bool {
+        let is_of_writers = self.has_runs_of_writers.load(Ordering::Relaxed)
+            && id.sequence() < self.runs_end_at_open[id.stripe()];
+        is_of_writers || id.stripe() == self.layout.stripe_of_moves()
     }
 
     /// Commits a transaction and publishes the places that it changes.

@@ -10,9 +10,11 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use pleach::{Error, ErrorKind, Partition, Result, Snapshot};
+use pleach::env::sync::Mutex;
+use pleach::{Cursor, Error, ErrorKind, Partition, Result, Snapshot};
 use smallvec::SmallVec;
 
+use super::merge::frontier_of;
 use super::packed::Packed;
 use super::runs::{self, Candidates, Rows};
 use super::{Answer, Bounds, Direction, Entries, Key, is_empty};
@@ -21,6 +23,9 @@ use crate::ids::{Id, is_behind};
 /// From so many entries on, a range says how many it takes, so that they are read at once and in the background: several blocks.
 /// For one block or two, which the page cache has mostly, the other thread costs more than the read (measured: 20 us a scan).
 const EXPECTED_MIN: usize = 1024;
+
+/// Cursors that a state keeps at most: each pins some blocks.
+const CURSORS_MAX: usize = 16;
 
 /// What the layers stand on.
 #[derive(Clone)]
@@ -42,8 +47,19 @@ pub(crate) struct Disk {
 /// What a state has of one generation.
 pub(super) struct Half {
     pub(super) singles: Partition,
-    /// `None`: it has no runs.
-    pub(super) runs: Option<Partition>,
+    /// No single entry is above it. `None`: it is not known.
+    pub(super) singles_end: Option<Key>,
+    /// `None`: there are none.
+    pub(super) runs: Option<HalfRuns>,
+}
+
+/// The runs of a generation, if it has some.
+pub(super) struct HalfRuns {
+    pub(super) partition: Partition,
+    /// No run has keys above it.
+    pub(super) end: Key,
+    /// Cursors that nobody uses now. To make one takes longer than to move it.
+    pub(super) cursors: Mutex<Vec<Cursor>>,
 }
 
 /// What entries of the base come from.
@@ -59,7 +75,7 @@ impl Base {
         match self {
             Base::Memory(tree) => Ok(Answer::of(tree.get(key), 0)),
             Base::Disk(disk) => {
-                let single = disk.snapshot.get(&disk.half.singles, key)?;
+                let single = disk.half.single(&disk.snapshot, key)?;
                 disk.answer(key, hash, single.as_deref())
             }
         }
@@ -72,10 +88,14 @@ impl Base {
     ) -> Result<Vec<Answer>> {
         match self {
             Base::Disk(disk) if keys.len() > 1 => {
-                let wanted = keys.clone().map(|(key, _)| key);
-                let singles = disk.snapshot.get_many(&disk.half.singles, wanted)?;
-                let found = keys.zip(singles);
-                found.map(|((key, hash), single)| disk.answer(key, hash, single.as_deref())).collect()
+                let may_be_there = |key: &&[u8]| disk.half.may_have_single(key);
+                let wanted = keys.clone().map(|(key, _)| key).filter(may_be_there);
+                let mut singles = disk.snapshot.get_many(&disk.half.singles, wanted)?.into_iter();
+                let answer = |(key, hash)| {
+                    let single = if may_be_there(&key) { singles.next().flatten() } else { None };
+                    disk.answer(key, hash, single.as_deref())
+                };
+                keys.map(answer).collect()
             }
             _ => keys.map(|(key, hash)| self.get(key, hash)).collect(),
         }
@@ -113,8 +133,17 @@ impl Base {
 }
 
 impl Half {
+    /// Whether there may be a single entry of a key. Inserts in the order of keys ask for keys above all of them.
+    fn may_have_single(&self, key: &[u8]) -> bool {
+        self.singles_end.as_ref().is_none_or(|end| key <= &end[..])
+    }
+
+    fn single(&self, snapshot: &Snapshot, key: &[u8]) -> Result<Option<impl std::ops::Deref<Target = [u8]>>> {
+        if self.may_have_single(key) { snapshot.get(&self.singles, key) } else { Ok(None) }
+    }
+
     fn sources<'b>(&'b self, snapshot: &'b Snapshot) -> impl Iterator<Item = Source<'b>> {
-        let runs = self.runs.as_ref().map(|runs| Source::Runs(snapshot, runs));
+        let runs = self.runs.as_ref().map(|runs| Source::Runs(snapshot, &runs.partition));
         std::iter::once(Source::Singles(snapshot, &self.singles)).chain(runs)
     }
 }
@@ -128,7 +157,7 @@ impl Disk {
         }
         let counts = |edge: &Option<Key>| !is_behind(edge.as_ref(), key);
         if let Some((half, _)) = self.older.as_ref().filter(|(_, edge)| counts(edge)) {
-            let single = self.snapshot.get(&half.singles, key)?;
+            let single = half.single(&self.snapshot, key)?;
             self.ask(half, (key, hash), single.as_deref(), &mut answer)?;
         }
         Ok(answer)
@@ -144,8 +173,14 @@ impl Disk {
     ) -> Result<bool> {
         if let Some(single) = single {
             answer.ids.extend(decode_entry(single)?);
-        } else if let Some(runs) = &half.runs {
-            runs::find(&self.snapshot, runs, key, hash, &mut answer.ids)?;
+        } else if let Some(runs) = half.runs.as_ref().filter(|runs| key <= &runs.end[..]) {
+            let kept = runs.cursors.lock().pop();
+            let mut cursor = kept.map_or_else(|| self.snapshot.cursor(&runs.partition), Ok)?;
+            runs::find(&mut cursor, key, hash, &mut answer.ids)?;
+            let mut cursors = runs.cursors.lock();
+            if cursors.len() < CURSORS_MAX {
+                cursors.push(cursor);
+            }
             answer.is_sure = answer.ids.is_empty();
         }
         Ok(single.is_some())
@@ -174,7 +209,8 @@ impl Source<'_> {
         }
     }
 
-    /// Appends up to `limit` entries of a range, from one end, and returns whether there are no more.
+    /// Appends up to `limit` entries of a range, from one end, and returns up to which key these are all; `None`: the range has
+    /// no more.
     pub(super) fn collect(
         self,
         rows: &mut Rows<'_>,
@@ -182,12 +218,15 @@ impl Source<'_> {
         direction: Direction,
         limit: usize,
         out: &mut Entries,
-    ) -> Result<bool> {
+    ) -> Result<Option<Key>> {
         if is_empty(bounds) {
-            return Ok(true);
+            return Ok(None);
         }
         let (snapshot, singles) = match self {
-            Source::Tree(tree) => return Ok(tree.collect(bounds, direction, limit, out)),
+            Source::Tree(tree) => {
+                let is_end = tree.collect(bounds, direction, limit, out);
+                return Ok(frontier_of(out, is_end));
+            }
             Source::Runs(snapshot, runs) => {
                 return runs::collect((snapshot, runs), rows, bounds, direction, limit, out);
             }
@@ -200,10 +239,10 @@ impl Source<'_> {
                 Direction::Up => range.next_entry()?,
                 Direction::Down => range.next_back_entry()?,
             };
-            let Some((key, value)) = entry else { return Ok(true) };
+            let Some((key, value)) = entry else { return Ok(None) };
             out.push((Key::from_slice(key), decode_entry(value)?));
         }
-        Ok(false)
+        Ok(frontier_of(out, false))
     }
 }
 

@@ -33,6 +33,14 @@ const KEY_INLINE_LEN: usize = 24;
 /// A layer is expected to have at least so many: 64 Ki keys, whose filter takes 64 KiB.
 const EXPECTED_BYTES_MIN: usize = ENTRY_BYTES << 16;
 
+/// In a layer whose keys came in order the trees have at most this share of the tail's bytes.
+const IN_ORDER_SHARE: usize = 8;
+
+/// Memory of a key outside of its entry.
+pub(super) fn heap_bytes(key: &[u8]) -> usize {
+    if key.len() > KEY_INLINE_LEN { key.len() + 16 } else { 0 }
+}
+
 /// What was published of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
@@ -174,7 +182,7 @@ impl Layer {
         Self {
             shards: (0..SHARD_COUNT).map(|_| RwLock::default()).collect(),
             tail: RwLock::default(),
-            filter: Filter::new(expected_bytes.max(EXPECTED_BYTES_MIN) / ENTRY_BYTES),
+            filter: Filter::new(expected_bytes.max(EXPECTED_BYTES_MIN) / TAIL_ENTRY_BYTES),
             bytes: AtomicUsize::new(0),
         }
     }
@@ -189,9 +197,26 @@ impl Layer {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether it has keys that were not above all others when they were published.
+    pub(crate) fn has_keys_below(&self) -> bool {
+        self.bytes() > self.tail.read().bytes()
+    }
+
+    /// Whether nearly all of its keys are in the tail. Of writers side by side the one that is ahead has keys in order only as
+    /// long as the others have not come.
+    pub(crate) fn came_in_order(&self) -> bool {
+        let in_tail = self.tail.read().bytes();
+        self.bytes().saturating_sub(in_tail) <= in_tail / IN_ORDER_SHARE
+    }
+
     /// Publishes a key's new place, or that it has none.
     pub(crate) fn publish(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon) {
         let is_new = self.filter.add(hash);
+        self.publish_in_tree(key, hash, published, horizon, is_new);
+    }
+
+    /// The same; whether the tail does not have the key.
+    fn publish_in_tree(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon, is_new: bool) {
         let mut shard = self.shard(hash).write();
         match shard.entry(Key::from_slice(key)) {
             btree_map::Entry::Occupied(mut entry) => entry.get_mut().replace(published, horizon),
@@ -200,7 +225,7 @@ impl Layer {
                     entry.replace(published, horizon);
                     return;
                 }
-                self.count(key, ENTRY_BYTES);
+                self.bytes.fetch_add(ENTRY_BYTES + heap_bytes(key), Ordering::Relaxed);
                 vacant.insert(Entry::new(published));
             }
         }
@@ -210,15 +235,10 @@ impl Layer {
     pub(crate) fn publish_above(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon) {
         self.filter.add(hash);
         if self.tail.write().push(key, Entry::new(published)) {
-            self.count(key, TAIL_ENTRY_BYTES);
+            self.bytes.fetch_add(TAIL_ENTRY_BYTES + heap_bytes(key), Ordering::Relaxed);
         } else {
-            self.publish(key, hash, published, horizon);
+            self.publish_in_tree(key, hash, published, horizon, true);
         }
-    }
-
-    fn count(&self, key: &[u8], entry_bytes: usize) {
-        let heap = if key.len() > KEY_INLINE_LEN { key.len() + 16 } else { 0 };
-        self.bytes.fetch_add(entry_bytes + heap, Ordering::Relaxed);
     }
 
     /// What was published of a key up to the version `at`.
@@ -388,8 +408,9 @@ mod tests {
     #[test]
     fn a_key_of_the_tail_is_published_again_in_its_place() {
         let (layer, horizon) = (Layer::new(0), Horizon::default());
+        let key = |number: u64| format!("{number:04}").into_bytes();
         let above = |number: u64, version| {
-            let (key, id) = (number.to_be_bytes(), Some(Id(number + 1)));
+            let (key, id) = (key(number), Some(Id(number + 1)));
             layer.publish_above(&key, key_hash(&key), Published { id, version }, &horizon);
         };
         // Of every three keys, the second one comes late, and so not to the tail.
@@ -399,17 +420,16 @@ mod tests {
         let bytes = layer.bytes();
         horizon.hold(1);
         for number in (0..count).step_by(2) {
-            publish(&layer, &horizon, &number.to_be_bytes(), None, 2);
+            publish(&layer, &horizon, &key(number), None, 2);
         }
         assert_eq!(layer.bytes(), bytes, "each key has one entry");
         for number in 0..count {
-            let key = number.to_be_bytes();
-            assert_eq!(ids(&layer, &key, 1), Some(number + 1));
-            assert_eq!(ids(&layer, &key, NEWEST), Some(if number % 2 == 0 { 0 } else { number + 1 }));
+            assert_eq!(ids(&layer, &key(number), 1), Some(number + 1));
+            assert_eq!(ids(&layer, &key(number), NEWEST), Some(if number % 2 == 0 { 0 } else { number + 1 }));
         }
-        assert_eq!(ids(&layer, &count.to_be_bytes(), NEWEST), None);
+        assert_eq!(ids(&layer, &key(count), NEWEST), None);
         for (lower, upper) in [(0, 1), (5, 5), (0, 511), (511, 513), (700, 1999), (1, count - 1)] {
-            let keys = [lower, upper].map(u64::to_be_bytes);
+            let keys = [lower, upper].map(key);
             for included in [true, false] {
                 let bound = |key| if included { Bound::Included(key) } else { Bound::Excluded(key) };
                 let bounds = (bound(&keys[0][..]), bound(&keys[1][..]));

@@ -11,19 +11,29 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pleach::env::Env;
-use pleach::{Db, Durability, Error, Partition, Result, WriteBatch};
+use pleach::env::sync::Mutex;
+use pleach::{Db, Durability, Error, Partition, Result, Snapshot, WriteBatch};
 
-use super::base::{Base, Disk, Half, encode_id};
+use super::base::{Base, Disk, Half, HalfRuns, Source, encode_id};
 use super::packed::Packed;
-use super::records::{CHECKPOINT, ENDS, Record};
-use super::runs::{self, Rows};
+use super::records::{CHECKPOINT, ENDS, RUNS_OF_WRITERS, Record};
+use super::runs::{self, Formed, OVERLAPPED_MAX, Rows, Run};
 use super::{Direction, Entries, Key, Map, NEWEST};
 use crate::ids::{Id, Layout};
 use crate::named::Generation;
-use crate::options::MapPlace;
+use crate::numbers::{self, malformed};
+use crate::store::RowSnapshot;
 
 /// Entries of a write batch: few enough for its memory not to count.
 pub(crate) const BATCH_ENTRIES: usize = 4096;
+
+/// A run is looked at, whether it has rows, if so many neighbours among the entries of a batch are in its range, or one of its
+/// ends is among them.
+const DEAD_GROUP_MIN: usize = 3;
+/// Of a large batch, one of so many entries is looked for in runs, because keys that come at random are mostly new. All deleted
+/// ones are.
+const DEAD_STEP: usize = 4;
+const DEAD_STEP_FROM: usize = 1024;
 
 /// What the names of the partitions of a half begin with; the number of the generation follows.
 const SINGLES: &str = "keys-";
@@ -33,7 +43,19 @@ const RUNS: &str = "runs-";
 pub(crate) struct HalfStore {
     singles: Partition,
     runs: Partition,
-    has_runs: bool,
+    /// The last key of the last run; `None`: there are no runs.
+    runs_end: Option<Key>,
+}
+
+/// Whose rows become runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RunsOf {
+    Nobody,
+    /// Rows that a recluster has moved.
+    Moves,
+    /// Those of writers too, where keys come in ascending order. Requires: whoever replaces or deletes a row removes it in the
+    /// same transaction.
+    All,
 }
 
 /// The Pleach store of the map.
@@ -41,8 +63,9 @@ pub(crate) struct MapStore {
     db: Db,
     records: Partition,
     layout: Layout,
-    /// Whether rows of moves become runs.
-    forms_runs: bool,
+    runs_of: RunsOf,
+    /// The newest generation of which rows of writers may be in runs.
+    runs_of_writers: Option<u64>,
     /// The present generation.
     generation: u64,
     half: HalfStore,
@@ -61,12 +84,20 @@ impl HalfStore {
     fn open(db: &Db, generation: u64) -> Result<Self> {
         let partition = |name: &str| db.partition(&format!("{name}{generation}"));
         let (singles, runs) = (partition(SINGLES)?, partition(RUNS)?);
-        let has_runs = runs.iter().next_entry()?.is_some();
-        Ok(Self { singles, runs, has_runs })
+        let runs_end = Source::Runs(&db.snapshot(), &runs).upper_end()?;
+        Ok(Self { singles, runs, runs_end })
     }
 
-    fn in_state(&self) -> Half {
-        Half { singles: self.singles.clone(), runs: self.has_runs.then(|| self.runs.clone()) }
+    fn in_state(&self, snapshot: &Snapshot) -> Half {
+        // Damage is an error of who comes to it.
+        let singles_end = Source::Singles(snapshot, &self.singles).upper_end().ok();
+        let singles_end = singles_end.map(Option::unwrap_or_default);
+        let runs = self.runs_end.clone().map(|end| HalfRuns {
+            partition: self.runs.clone(),
+            end,
+            cursors: Mutex::default(),
+        });
+        Half { singles: self.singles.clone(), singles_end, runs }
     }
 }
 
@@ -83,7 +114,7 @@ impl MapStore {
         env: &Arc<dyn Env>,
         dir: &Path,
         options: pleach::Options,
-        (layout, place): (Layout, MapPlace),
+        (layout, runs_of): (Layout, RunsOf),
         present: Present,
     ) -> Result<Self> {
         let db = options.env(Arc::clone(env)).open(dir)?;
@@ -92,8 +123,8 @@ impl MapStore {
         let half = HalfStore::open(&db, generation)?;
         let before = is_draining.then(|| HalfStore::open(&db, generation.wrapping_sub(1))).transpose()?;
         let older = before.map(|half| Older { half, edge });
-        let store =
-            Self { db, records, layout, forms_runs: place == MapPlace::Disk, generation, half, older };
+        let runs_of_writers = read_runs_of_writers(&records)?;
+        let store = Self { db, records, layout, runs_of, runs_of_writers, generation, half, older };
         store.drop_dead()?;
         Ok(store)
     }
@@ -123,6 +154,8 @@ impl MapStore {
         let mut batch = self.db.batch();
         batch.delete(&self.records, CHECKPOINT);
         batch.delete(&self.records, ENDS);
+        batch.delete(&self.records, RUNS_OF_WRITERS);
+        self.runs_of_writers = None;
         batch.commit(Durability::Sync)?;
         let clear = |half: &mut HalfStore, generation: u64| -> Result<()> {
             self.db.drop_partition(half.singles.clone())?;
@@ -134,9 +167,20 @@ impl MapStore {
         self.older.iter_mut().try_for_each(|older| clear(&mut older.half, self.generation.wrapping_sub(1)))
     }
 
-    /// Whether rows of moves become runs from now on.
-    pub(crate) fn set_forms_runs(&mut self, yes: bool) {
-        self.forms_runs = yes;
+    /// Says whose rows become runs from now on.
+    pub(crate) fn set_runs_of(&mut self, runs_of: RunsOf) {
+        self.runs_of = runs_of;
+    }
+
+    /// Whether the present generation has runs, or had some.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.half.runs_end.is_some()
+    }
+
+    /// Whether rows of writers may be in runs.
+    pub(crate) fn has_runs_of_writers(&self) -> bool {
+        let before = self.older.as_ref().map(|_| self.generation.wrapping_sub(1));
+        self.runs_of_writers.is_some_and(|of| of == self.generation || Some(of) == before)
     }
 
     /// Makes the partitions of a generation that is going to begin.
@@ -161,10 +205,27 @@ impl MapStore {
         self.records.put(ENDS, ends.encode(ENDS))
     }
 
-    /// Writes entries, which ascend. Rows of moves become runs where they can.
-    pub(crate) fn write_entries(&mut self, entries: &[(Key, Option<Id>)]) -> Result<()> {
+    /// Writes entries, which ascend. Rows become runs where they can; those of writers only if `came_in_order`. `rows` are of
+    /// before the store was synced, when nobody was between commit and publication: runs go of which they have none.
+    pub(crate) fn write_entries(
+        &mut self,
+        entries: &[(Key, Option<Id>)],
+        came_in_order: bool,
+        rows: &mut Option<Box<dyn RowSnapshot + '_>>,
+    ) -> Result<()> {
         let mut batch = self.db.batch();
-        let is_in_run = self.write_runs(&mut batch, entries)?;
+        if let Some(rows) = rows {
+            self.drop_dead_runs(&mut batch, entries, &mut **rows)?;
+        }
+        let above = if came_in_order { self.above_all(entries) } else { entries.len() };
+        let (below, above) = entries.split_at(above);
+        let (mut is_in_run, mut runs) = self.form_runs(&mut batch, below, rows)?;
+        let formed = if above.is_empty() { Formed::default() } else { self.form_runs_of_writers(above)? };
+        is_in_run.extend(above.iter().enumerate().map(|(index, _)| formed.has(index)));
+        runs.extend(formed.runs);
+        for run in &runs {
+            batch.put(&self.half.runs, &run.first, run.encode());
+        }
         for ((key, id), is_in_run) in entries.iter().zip(is_in_run) {
             let (half, older) = (&self.half, self.older.as_ref());
             match id {
@@ -182,27 +243,70 @@ impl MapStore {
                 None => batch.delete(&half.singles, key),
             }
         }
-        batch.commit(Durability::Buffered)
+        batch.commit(Durability::Buffered)?;
+        let end = runs.into_iter().map(|run| run.last).max();
+        self.half.runs_end = self.half.runs_end.take().max(end);
+        Ok(())
     }
 
-    /// Adds runs to a batch, and returns which entries are in them.
-    fn write_runs(&mut self, batch: &mut WriteBatch, entries: &[(Key, Option<Id>)]) -> Result<Vec<bool>> {
-        let of_moves = self.layout.stripe_of_moves();
-        let may_run = |id: Id| id.stripe() == of_moves && id.is_of(self.generation);
+    /// Removes runs without rows, of which entries in a row say that their rows may have gone: their keys were deleted, or have
+    /// other rows. Others stay as long as the generation. What cannot be read stays: damage is an error of who needs it.
+    fn drop_dead_runs(
+        &self,
+        batch: &mut WriteBatch,
+        entries: &[(Key, Option<Id>)],
+        rows: &mut dyn RowSnapshot,
+    ) -> Result<()> {
+        let Some(end) = &self.half.runs_end else { return Ok(()) };
+        let entries = &entries[..entries.partition_point(|(key, _)| key <= end)];
+        let step = if entries.len() < DEAD_STEP_FROM { 1 } else { DEAD_STEP };
+        let mut cursor = self.half.runs.cursor()?;
+        let mut index = 0;
+        while let Some((key, id)) = entries.get(index) {
+            let is_passed = id.is_some() && !index.is_multiple_of(step);
+            let Some(run) = (if is_passed { None } else { runs::find_run(&mut cursor, key).ok().flatten() })
+            else {
+                index += 1;
+                continue;
+            };
+            let group = entries[index..].iter().take_while(|(key, _)| *key <= run.last).count();
+            let has_end = *key == run.first || entries[index + group - 1].0 == run.last;
+            let mut is_live = || runs::is_live(rows, self.layout, &run).unwrap_or(true);
+            if (group >= DEAD_GROUP_MIN || has_end) && !is_live() {
+                batch.delete(&self.half.runs, &run.first);
+            }
+            index += group;
+        }
+        Ok(())
+    }
+
+    /// Which of some entries are in runs of moved rows, and the runs. Those that they overlap go, if they have no rows any more.
+    fn form_runs(
+        &self,
+        batch: &mut WriteBatch,
+        entries: &[(Key, Option<Id>)],
+        rows: &mut Option<Box<dyn RowSnapshot + '_>>,
+    ) -> Result<(Vec<bool>, Vec<Run<'static>>)> {
         let mut is_in_run = vec![false; entries.len()];
-        if !self.forms_runs {
-            return Ok(is_in_run);
+        if self.runs_of == RunsOf::Nobody {
+            return Ok((is_in_run, Vec::new()));
         }
-        let formed = runs::form(entries, may_run);
-        if formed.runs.is_empty() {
-            return Ok(is_in_run);
-        }
-        let half = &mut self.half;
+        let of_moves = self.layout.stripe_of_moves();
+        let formed = runs::form(entries, |id| id.stripe() == of_moves && id.is_of(self.generation));
+        let half = &self.half;
         let mut is_written = Vec::with_capacity(formed.runs.len());
         for run in &formed.runs {
-            let is_apart = !half.has_runs || !runs::overlaps(&half.runs, run)?;
+            let is_above = half.runs_end.as_ref() < Some(&run.first);
+            let others = if is_above { Vec::new() } else { runs::overlapped(&half.runs, run)? };
+            let mut is_live = |other: &Run<'_>| match rows {
+                Some(rows) => runs::is_live(&mut **rows, self.layout, other).unwrap_or(true),
+                None => true,
+            };
+            let is_apart = others.len() <= OVERLAPPED_MAX && !others.iter().any(&mut is_live);
             if is_apart {
-                batch.put(&half.runs, &run.first, run.encode());
+                for other in &others {
+                    batch.delete(&half.runs, &other.first);
+                }
             }
             is_written.push(is_apart);
         }
@@ -216,8 +320,33 @@ impl MapStore {
                 batch.delete(&half.singles, &entries[index].0);
             }
         }
-        half.has_runs |= is_written.contains(&true);
-        Ok(is_in_run)
+        let written = formed.runs.into_iter().zip(is_written).filter(|(_, is_written)| *is_written);
+        Ok((is_in_run, written.map(|(run, _)| run).collect()))
+    }
+
+    /// The index from which on entries may be in runs of writers: their keys are above all that the map has. So nothing in it
+    /// overlaps the runs, or counts more.
+    fn above_all(&self, entries: &[(Key, Option<Id>)]) -> usize {
+        let end_of_singles = match (self.runs_of, &self.older) {
+            (RunsOf::All, None) => Source::Singles(&self.db.snapshot(), &self.half.singles).upper_end(),
+            _ => return entries.len(),
+        };
+        // Damage is an error of who comes to it.
+        let Ok(end_of_singles) = end_of_singles else { return entries.len() };
+        let end = end_of_singles.as_ref().max(self.half.runs_end.as_ref());
+        entries.partition_point(|(key, _)| Some(key) <= end)
+    }
+
+    /// Forms runs of entries that are above all that the map has.
+    fn form_runs_of_writers(&mut self, entries: &[(Key, Option<Id>)]) -> Result<Formed> {
+        let formed = runs::form(entries, |id| id.is_of(self.generation));
+        if !formed.runs.is_empty() && self.runs_of_writers != Some(self.generation) {
+            // The log keeps the order, so no such run is there without it.
+            let record = numbers::encode(RUNS_OF_WRITERS, &[self.generation]);
+            self.records.put(RUNS_OF_WRITERS, record)?;
+            self.runs_of_writers = Some(self.generation);
+        }
+        Ok(formed)
     }
 
     /// Ends a checkpoint: after this, it and all entries before are durable.
@@ -227,8 +356,10 @@ impl MapStore {
 
     /// The base as the store is now.
     pub(crate) fn base(&self) -> Base {
-        let older = self.older.as_ref().map(|older| (older.half.in_state(), older.edge.clone()));
-        Base::Disk(Arc::new(Disk { snapshot: self.db.snapshot(), half: self.half.in_state(), older }))
+        let snapshot = self.db.snapshot();
+        let older = self.older.as_ref().map(|older| (older.half.in_state(&snapshot), older.edge.clone()));
+        let half = self.half.in_state(&snapshot);
+        Base::Disk(Arc::new(Disk { snapshot, half, older }))
     }
 
     /// The base as the store is now, in memory. `rows` have the keys of runs.
@@ -254,6 +385,14 @@ impl MapStore {
     }
 }
 
+fn read_runs_of_writers(records: &Partition) -> Result<Option<u64>> {
+    let Some(bytes) = records.get(RUNS_OF_WRITERS)? else { return Ok(None) };
+    match numbers::decode(RUNS_OF_WRITERS, &bytes)?[..] {
+        [generation] => Ok(Some(generation)),
+        _ => Err(malformed(RUNS_OF_WRITERS)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use pleach::env::SimEnv;
@@ -267,7 +406,7 @@ mod tests {
         let layout = Layout::new(Stripes::One, 56);
         let options = pleach::Options::new().memory(2 << 20);
         let present = Present { generation: Generation { number: 3, is_draining: true }, edge };
-        MapStore::open(&env, Path::new("/map"), options, (layout, MapPlace::Disk), present).unwrap()
+        MapStore::open(&env, Path::new("/map"), options, (layout, RunsOf::All), present).unwrap()
     }
 
     fn ids(store: &MapStore, key: &str) -> Vec<Id> {
@@ -280,11 +419,11 @@ mod tests {
     fn what_a_rebuild_finds_last_in_the_older_half_counts() {
         let mut store = store(None);
         let (key, old) = (Key::from_slice(b"k"), Id::new(2, 0, 7));
-        store.write_entries(&[(key.clone(), None)]).unwrap();
+        store.write_entries(&[(key.clone(), None)], false, &mut None).unwrap();
         assert_eq!(ids(&store, "k"), []);
-        store.write_entries(&[(key.clone(), Some(old))]).unwrap();
+        store.write_entries(&[(key.clone(), Some(old))], false, &mut None).unwrap();
         assert_eq!(ids(&store, "k"), [old]);
-        store.write_entries(&[(key, Some(Id::new(3, 0, 1)))]).unwrap();
+        store.write_entries(&[(key, Some(Id::new(3, 0, 1)))], false, &mut None).unwrap();
         assert_eq!(ids(&store, "k"), [Id::new(3, 0, 1)]);
     }
 
@@ -292,7 +431,7 @@ mod tests {
     fn the_older_half_counts_above_the_edge_only() {
         let mut store = store(Some(Key::from_slice(b"m")));
         let entry = |key: &[u8], sequence| (Key::from_slice(key), Some(Id::new(2, 0, sequence)));
-        store.write_entries(&[entry(b"a", 1), entry(b"m", 2), entry(b"ma", 3)]).unwrap();
+        store.write_entries(&[entry(b"a", 1), entry(b"m", 2), entry(b"ma", 3)], false, &mut None).unwrap();
         assert_eq!(["a", "m", "ma"].map(|key| ids(&store, key).len()), [0, 0, 1]);
     }
 }

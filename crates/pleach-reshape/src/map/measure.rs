@@ -94,7 +94,7 @@ fn measure_map_in_memory() {
             #[expect(clippy::disallowed_methods, reason = "a measurement")]
             let start = Instant::now();
             map.seal();
-            map.merge_sealed(BATCH_ENTRIES, |base, entries| Ok(base.apply(entries))).unwrap();
+            map.merge_sealed(BATCH_ENTRIES, |base, _, entries| Ok(base.apply(entries))).unwrap();
             map.forget_sealed(None);
             merging += start.elapsed().as_secs_f64();
         }

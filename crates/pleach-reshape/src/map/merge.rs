@@ -2,7 +2,8 @@
 //!
 //! The base gives a chunk of its entries first, because it has most of them: those of runs, then single ones. Each source gives
 //! those up to the end of the chunks before.
-//! Up to the nearest end of a chunk that may go on, all sources are known, and the newest source that has a key decides.
+//! Up to the nearest end of a chunk that may go on, the *frontier*, all sources are known, and the newest source that has a key
+//! decides.
 
 use std::cmp::Ordering;
 use std::ops::Bound;
@@ -43,10 +44,10 @@ pub(super) fn entries(
         let further = wanted.saturating_mul(factor);
         let limits = [further.min(RUN_ROWS_MAX).max(wanted), further.min(SINGLES_MAX).max(wanted)];
         factor = factor.saturating_mul(4);
-        let (chunk, is_end) = merge_chunk(version, rows, bounds, direction, at, limits)?;
-        edge = chunk.last().map(|(key, _)| key.clone());
+        let (chunk, frontier) = merge_chunk(version, rows, bounds, direction, at, limits)?;
         found.extend(chunk.into_iter().filter_map(|(key, id)| Some((key, id?))));
-        if is_end {
+        edge = frontier;
+        if edge.is_none() {
             break;
         }
     }
@@ -63,8 +64,8 @@ pub(crate) fn rest<'a>(bounds: Bounds<'a>, direction: Direction, edge: Option<&'
     }
 }
 
-/// The next entries of all sources, deleted ones too, and whether there are no more. So many at most are asked of each source: of
-/// runs, and of single entries.
+/// The next entries of all sources, deleted ones too, and up to which key these are all; `None`: there are no more. So many at
+/// most are asked of each source: of runs, and of single entries.
 fn merge_chunk(
     version: &Version,
     rows: &mut Rows<'_>,
@@ -72,7 +73,7 @@ fn merge_chunk(
     direction: Direction,
     at: u64,
     [of_runs, of_singles]: [usize; 2],
-) -> Result<(Entries, bool)> {
+) -> Result<(Entries, Option<Key>)> {
     let sources = version.base.sources();
     // Of each source of the base, the newest first.
     let mut found: SmallVec<[Entries; 4]> = sources.iter().map(|_| Entries::new()).collect();
@@ -84,8 +85,7 @@ fn merge_chunk(
             }
             let known = above(up_to(bounds, direction, frontier.as_ref()), *edge);
             let limit = if has_runs { of_runs } else { of_singles };
-            let is_end = source.collect(rows, known, direction, limit, found)?;
-            frontier = frontier_of(found, is_end).or(frontier);
+            frontier = source.collect(rows, known, direction, limit, found)?.or(frontier);
         }
     }
     found.retain(|entries| !entries.is_empty());
@@ -110,16 +110,17 @@ fn merge_chunk(
         // The newest source of a key comes first. The sort keeps that order, and it is a merge of the sources.
         entries.sort_by(|(key, _), (other, _)| order(key, other, direction));
         entries.dedup_by(|(key, _), (before, _)| key == before);
-        if let Some(frontier) = &frontier {
-            let known = entries.partition_point(|(key, _)| order(key, frontier, direction).is_le());
-            entries.truncate(known);
-        }
     }
-    Ok((entries, frontier.is_none()))
+    // A later source may have ended before the entries of an earlier one.
+    if let Some(frontier) = &frontier {
+        let known = entries.partition_point(|(key, _)| order(key, frontier, direction).is_le());
+        entries.truncate(known);
+    }
+    Ok((entries, frontier))
 }
 
 /// The last key of a chunk that may go on.
-fn frontier_of(entries: &[(Key, Option<Id>)], is_end: bool) -> Option<Key> {
+pub(super) fn frontier_of(entries: &[(Key, Option<Id>)], is_end: bool) -> Option<Key> {
     entries.last().filter(|_| !is_end).map(|(key, _)| key.clone())
 }
 

@@ -38,7 +38,7 @@ use smallvec::SmallVec;
 pub(crate) use base::Base;
 use greatest::Greatest;
 pub(crate) use layer::{Horizon, Layer, Published};
-pub(crate) use map_store::{BATCH_ENTRIES, MapStore, Present};
+pub(crate) use map_store::{BATCH_ENTRIES, MapStore, Present, RunsOf};
 pub(crate) use runs::{Candidates, Rows};
 
 use crate::ids::Id;
@@ -265,6 +265,11 @@ impl Map {
         self.current.load().base.sources().iter().any(|(source, _)| source.has_runs())
     }
 
+    /// Whether layers have keys that are not above all that the base has.
+    pub(crate) fn has_keys_below(&self) -> bool {
+        self.current.load().layers().any(|layer| layer.has_keys_below())
+    }
+
     /// Bytes of a base in memory.
     pub(crate) fn base_bytes(&self) -> usize {
         self.current.load().base.bytes()
@@ -287,7 +292,7 @@ impl Map {
     pub(crate) fn merge_sealed(
         &self,
         limit: usize,
-        mut merge: impl FnMut(&Base, &[(Key, Option<Id>)]) -> Result<Option<Base>>,
+        mut merge: impl FnMut(&Base, &Layer, &[(Key, Option<Id>)]) -> Result<Option<Base>>,
     ) -> Result<()> {
         let sealed = self.current().sealed.clone();
         for layer in sealed.iter().rev() {
@@ -297,7 +302,7 @@ impl Map {
                 let mut entries = Vec::new();
                 let is_end =
                     layer.collect((lower, Bound::Unbounded), Direction::Up, NEWEST, limit, &mut entries);
-                if let Some(base) = merge(&self.current.load().base, &entries)? {
+                if let Some(base) = merge(&self.current.load().base, layer, &entries)? {
                     self.replace(|version| Version { base, ..version });
                 }
                 if is_end {

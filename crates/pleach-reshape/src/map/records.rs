@@ -8,9 +8,11 @@ use pleach::Result;
 use crate::numbers::{self, malformed};
 
 /// The record of the newest checkpoint: rows at and above its sequences, with its version or a later one, are not in it.
-pub(crate) const CHECKPOINT: &str = "checkpoint-2";
+pub(crate) const CHECKPOINT: &str = "checkpoint-3";
 /// The record that a checkpoint writes first: its entries name no sequence at or above these.
-pub(crate) const ENDS: &str = "ends-2";
+pub(crate) const ENDS: &str = "ends-3";
+/// The record that says which generation is the newest of which rows of writers may be in runs.
+pub(super) const RUNS_OF_WRITERS: &str = "runs-of-writers";
 
 /// What a checkpoint says of its store.
 #[derive(Clone, Debug, PartialEq, Eq)]

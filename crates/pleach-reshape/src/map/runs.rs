@@ -1,15 +1,16 @@
 //! Runs: one entry of the map for neighbouring keys whose rows have ids in a row.
 //!
-//! A recluster writes rows in the order of their keys, so ids say the order of keys there, and the rows have the keys. A run
-//! keeps the first and the last key of a few such rows, the id of the first, and 16 bits of the hash of each key, its
-//! *fingerprint*. They say which of the rows may have a key. Whether it has, the row itself says.
+//! A recluster writes rows in the order of their keys, and so does a writer whose keys come in order. There ids say the order of
+//! keys, and the rows have the keys. A run keeps the first and the last key of a few such rows, the id of the first, and 16 bits
+//! of the hash of each key, its *fingerprint*. They say which of the rows may have a key. Whether it has, the row itself says.
 //!
 //! So a key takes some 3 bytes instead of 24, and most keys that are not there cost no read of a row: one in 1000 does.
 //!
 //! # Invariants
 //! 1. Apart: the key ranges of two runs of a generation do not overlap.
 //! 2. Live: a row of a run that is in the store is the row of its key, unless an entry of that key, a run of the next generation
-//!    or the edge says otherwise. So whoever replaces or deletes a row of the stripe of moves removes it in the same transaction.
+//!    or the edge says otherwise. So whoever replaces or deletes a row that may be in a run removes it in the same transaction.
+//! 3. Dead: a run goes only if it was durable before that all its rows had gone.
 //!
 //! # On disk
 //! Layout: docs/format/reshaped-rows.md. This module owns the bytes.
@@ -33,6 +34,8 @@ use crate::store::{Place, RowSnapshot};
 const ROWS_MAX: usize = 64;
 /// A search in a run for the lower end of a range ends at so many rows: to pass them costs less than another look.
 const SEARCHED_MIN: u64 = 8;
+/// A range visits so many rows of runs, beyond those that are wanted, before it asks other sources what they have there.
+const VISITED_MAX: u64 = 1024;
 /// Rows of a run at least. Fewer take less as entries.
 const ROWS_MIN: usize = 6;
 const FINGERPRINT_LEN: usize = 2;
@@ -41,7 +44,7 @@ const FINGERPRINT_LEN: usize = 2;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run<'b> {
     pub(super) first: Key,
-    last: Key,
+    pub(super) last: Key,
     id: Id,
     fingerprints: Cow<'b, [u8]>,
 }
@@ -111,7 +114,12 @@ impl<'b> Run<'b> {
         self.fingerprints.len() / FINGERPRINT_LEN
     }
 
-    /// Appends the ids of the rows that may have a key.
+    fn into_owned(self) -> Run<'static> {
+        let fingerprints = Cow::Owned(self.fingerprints.into_owned());
+        Run { first: self.first, last: self.last, id: self.id, fingerprints }
+    }
+
+    /// Appends the ids of the rows that may have a key, which is between the first and the last one.
     fn find(&self, key: &[u8], hash: u64, out: &mut Candidates) {
         if !(&self.first[..]..=&self.last[..]).contains(&key) {
             return;
@@ -128,6 +136,7 @@ impl<'b> Run<'b> {
 }
 
 /// What some entries become: runs, and which of the entries are in them.
+#[derive(Default)]
 pub(super) struct Formed {
     pub(super) runs: Vec<Run<'static>>,
     /// For each entry: the index of its run.
@@ -153,6 +162,11 @@ pub(super) fn form(entries: &[(Key, Option<Id>)], may_run: impl Fn(Id) -> bool) 
 }
 
 impl Formed {
+    /// Whether an entry is in a run.
+    pub(super) fn has(&self, index: usize) -> bool {
+        self.of[index].is_some()
+    }
+
     fn close(&mut self, entries: &[(Key, Option<Id>)], open: &mut Vec<usize>) {
         if open.len() >= ROWS_MIN
             && let Some(id) = entries[open[0]].1
@@ -178,22 +192,50 @@ pub(super) fn upper_end(snapshot: &Snapshot, runs: &Partition) -> Result<Option<
     Ok(floor(&mut range)?.map(|run| run.last))
 }
 
-/// Whether a run overlaps another one of a partition. A checkpoint that is tried again finds its own.
-pub(super) fn overlaps(runs: &Partition, run: &Run<'_>) -> Result<bool> {
+/// So many runs, at most, go for one that is written over them.
+pub(super) const OVERLAPPED_MAX: usize = 64;
+
+/// The other runs of a partition that a run overlaps, or [`OVERLAPPED_MAX`] of them and one more. A checkpoint that is tried
+/// again finds its own, which does not count.
+pub(super) fn overlapped(runs: &Partition, run: &Run<'_>) -> Result<Vec<Run<'static>>> {
     let mut range = runs.range::<&[u8]>((Bound::Unbounded, Bound::Included(&run.last[..])));
-    Ok(floor(&mut range)?.is_some_and(|other| other.last >= run.first && other != *run))
+    let mut found = Vec::new();
+    while found.len() <= OVERLAPPED_MAX
+        && let Some(other) = floor(&mut range)?.filter(|other| other.last >= run.first)
+    {
+        if other != *run {
+            found.push(other.into_owned());
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a row of a run is there.
+pub(super) fn is_live(rows: &mut dyn RowSnapshot, layout: Layout, run: &Run<'_>) -> Result<bool> {
+    let (first, mut is_live) = (layout.place(run.id), false);
+    let last = first.id + run.len() as u64 - 1;
+    let scanned = rows.scan(first.table, first.id, last, &mut |_, _| {
+        is_live = true;
+        false
+    });
+    scanned.map_err(|e| store_error("read rows", &e))?;
+    Ok(is_live)
+}
+
+/// The run that may have a key, if there is one.
+pub(super) fn find_run<'c>(cursor: &'c mut Cursor, key: &[u8]) -> Result<Option<Run<'c>>> {
+    if !cursor.seek_for_prev(key)? {
+        return Ok(None);
+    }
+    match (cursor.key(), cursor.value()?) {
+        (Some(first), Some(value)) => Ok(Some(Run::decode(first, value)?).filter(|run| key <= &run.last[..])),
+        _ => Ok(None),
+    }
 }
 
 /// Appends the ids of rows that may have a key.
-pub(super) fn find(
-    snapshot: &Snapshot,
-    runs: &Partition,
-    key: &[u8],
-    hash: u64,
-    out: &mut Candidates,
-) -> Result<()> {
-    let mut range = snapshot.range::<&[u8]>(runs, (Bound::Unbounded, Bound::Included(key)));
-    if let Some(run) = floor(&mut range)? {
+pub(super) fn find(cursor: &mut Cursor, key: &[u8], hash: u64, out: &mut Candidates) -> Result<()> {
+    if let Some(run) = find_run(cursor, key)? {
         run.find(key, hash, out);
     }
     Ok(())
@@ -273,7 +315,8 @@ struct Stretch {
     count: u64,
 }
 
-/// Appends up to `limit` entries of a range, from one end, and returns whether there are no more.
+/// Appends up to `limit` entries of a range, from one end, and returns up to which key these are all; `None`: the range has no
+/// more. It stops early where most rows of runs are gone, and other sources may have what is wanted.
 pub(super) fn collect(
     (snapshot, runs): (&Snapshot, &Partition),
     rows: &mut Rows<'_>,
@@ -281,26 +324,25 @@ pub(super) fn collect(
     direction: Direction,
     limit: usize,
     out: &mut Entries,
-) -> Result<bool> {
+) -> Result<Option<Key>> {
     let wanted = out.len() + limit;
     let mut cursor = snapshot.cursor(runs)?;
     seek(&mut cursor, bounds, direction)?;
+    let mut visited = 0;
     loop {
-        let (stretches, is_end) = next_stretches(&mut cursor, rows, bounds, direction, wanted - out.len())?;
+        let (stretches, reached) = next_stretches(&mut cursor, rows, bounds, direction, wanted - out.len())?;
         for stretch in stretches {
+            visited += stretch.count;
             let is_enough = match direction {
                 Direction::Up => collect_up(rows, &stretch, bounds, wanted, out)?,
                 Direction::Down => collect_down(rows, &stretch, bounds, wanted, out)?,
             };
             if is_enough {
-                return Ok(false);
+                return Ok(out.last().map(|(key, _)| key.clone()));
             }
         }
-        if is_end {
-            return Ok(true);
-        }
-        if out.len() == wanted {
-            return Ok(false);
+        if reached.is_none() || out.len() == wanted || visited >= limit as u64 + VISITED_MAX {
+            return Ok(reached);
         }
     }
 }
@@ -378,18 +420,20 @@ fn seek(cursor: &mut Cursor, bounds: Bounds<'_>, direction: Direction) -> Result
     Ok(())
 }
 
-/// The rows of the next runs, from one end, `wanted` and those of one run more; and whether there are no more.
+/// The rows of the next runs, from one end, `wanted` and those of one run more; and up to which key these are all, if there may
+/// be more.
 fn next_stretches(
     cursor: &mut Cursor,
     rows: &mut Rows<'_>,
     bounds: Bounds<'_>,
     direction: Direction,
     wanted: usize,
-) -> Result<(Vec<Stretch>, bool)> {
-    let (mut stretches, mut count) = (Vec::<Stretch>::new(), 0);
-    while count < wanted + ROWS_MAX {
+) -> Result<(Vec<Stretch>, Option<Key>)> {
+    let (mut stretches, mut count, mut reached) = (Vec::<Stretch>::new(), 0, None);
+    // The first run may lie outside.
+    while count < wanted + ROWS_MAX || reached.is_none() {
         let (Some(first), Some(value)) = (cursor.key(), cursor.value()?) else {
-            return Ok((stretches, true));
+            return Ok((stretches, None));
         };
         let run = Run::decode(first, value)?;
         let is_behind = match direction {
@@ -397,7 +441,7 @@ fn next_stretches(
             Direction::Down => is_below(&run.last, bounds.0),
         };
         if is_behind {
-            return Ok((stretches, true));
+            return Ok((stretches, None));
         }
         let passed = rows.passed(&run, bounds.0)?;
         let (id, len) = (Id(run.id.0 + passed), run.len() as u64 - passed);
@@ -411,12 +455,25 @@ fn next_stretches(
             }
             _ => stretches.push(Stretch { id, count: len }),
         }
+        let is_last = match direction {
+            Direction::Up => is_above(&run.last, bounds.1),
+            Direction::Down => is_below(&run.first, bounds.0),
+        };
+        if is_last {
+            return Ok((stretches, None));
+        }
         match direction {
-            Direction::Up => cursor.next()?,
-            Direction::Down => cursor.prev()?,
+            Direction::Up => {
+                reached = Some(run.last).filter(|last| !is_below(last, bounds.0));
+                cursor.next()?
+            }
+            Direction::Down => {
+                reached = Some(run.first).filter(|first| !is_above(first, bounds.1));
+                cursor.prev()?
+            }
         };
     }
-    Ok((stretches, false))
+    Ok((stretches, reached))
 }
 
 /// Whether a key is below a lower end.

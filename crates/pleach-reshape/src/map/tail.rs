@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 
-use super::layer::Entry;
+use super::layer::{Entry, heap_bytes};
 use super::{Bounds, Key};
 
 /// Memory of an entry besides a key that does not fit into it.
@@ -21,9 +21,15 @@ const CHUNK_LEN: usize = 512;
 #[derive(Default)]
 pub(super) struct Tail {
     chunks: Vec<Vec<(Key, Entry)>>,
+    bytes: usize,
 }
 
 impl Tail {
+    /// Bytes in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     fn len(&self) -> usize {
         self.chunks.last().map_or(0, |last| (self.chunks.len() - 1) * CHUNK_LEN + last.len())
     }
@@ -38,15 +44,12 @@ impl Tail {
         if last.is_some_and(|(last, _)| key <= &last[..]) {
             return false;
         }
+        self.bytes += TAIL_ENTRY_BYTES + heap_bytes(key);
         let entry = (Key::from_slice(key), entry);
-        match self.chunks.last_mut().filter(|last| last.len() < CHUNK_LEN) {
-            Some(last) => last.push(entry),
-            None => {
-                let mut chunk = Vec::with_capacity(CHUNK_LEN);
-                chunk.push(entry);
-                self.chunks.push(chunk);
-            }
+        if self.chunks.last().is_none_or(|last| last.len() == CHUNK_LEN) {
+            self.chunks.push(Vec::with_capacity(CHUNK_LEN));
         }
+        self.chunks.last_mut().expect("there is one").push(entry);
         true
     }
 

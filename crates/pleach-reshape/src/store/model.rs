@@ -59,6 +59,7 @@ struct Shared {
     hook: Mutex<Option<Hook>>,
     /// Rows that scans of snapshots have shown.
     scanned: AtomicU64,
+    scans: AtomicU64,
 }
 
 struct ModelSnapshot<'s> {
@@ -122,8 +123,12 @@ impl ModelStore {
     fn of(concurrent_writers: bool, image: Image, keeps_all: bool) -> Self {
         let state =
             State { images: vec![image], durable: 0, keeps_all, failure: None, forgotten: Vec::new() };
-        let shared =
-            Arc::new(Shared { state: Mutex::new(state), hook: Mutex::new(None), scanned: AtomicU64::new(0) });
+        let shared = Arc::new(Shared {
+            state: Mutex::new(state),
+            hook: Mutex::new(None),
+            scanned: AtomicU64::new(0),
+            scans: AtomicU64::new(0),
+        });
         Self { abilities: Abilities { concurrent_writers, buffered_survives_kill: true }, shared }
     }
 
@@ -135,6 +140,11 @@ impl ModelStore {
     /// Rows that scans of snapshots have shown so far.
     pub fn scanned_rows(&self) -> u64 {
         self.shared.scanned.load(Ordering::Relaxed)
+    }
+
+    /// Scans of snapshots so far.
+    pub fn scans(&self) -> u64 {
+        self.shared.scans.load(Ordering::Relaxed)
     }
 
     /// The first so many commits are durable.
@@ -308,6 +318,7 @@ impl RowSnapshot for ModelSnapshot<'_> {
         last: u64,
         visit: &mut dyn FnMut(u64, &[u8]) -> bool,
     ) -> Result<()> {
+        self.shared.scans.fetch_add(1, Ordering::Relaxed);
         if let Some(rows) = self.image.tables.get(&table).filter(|_| first <= last) {
             rows.range(first..=last).all(|(id, row)| {
                 self.shared.scanned.fetch_add(1, Ordering::Relaxed);

@@ -16,7 +16,8 @@ use pleach_reshape::store::model::{Call, ModelStore};
 use pleach_reshape::{Options, Reshaped, Stats};
 
 use crate::rig::{
-    Contents, DIR, Hook, assert_contents, key, open, options, recluster, seed, value, variable, write,
+    Contents, DIR, Hook, any_place, any_update, assert_contents, key, open, options, recluster, seed, value,
+    variable, write, write_in_order,
 };
 
 /// States in the ordinary run of the tests.
@@ -31,6 +32,7 @@ const KEYS: u64 = 40;
 enum Action {
     Open,
     Write,
+    WriteInOrder,
     Checkpoint,
     Recluster,
     ReclusterRange,
@@ -149,13 +151,13 @@ fn act(
     rng: &mut fastrand::Rng,
 ) -> bool {
     let now = |action| *recorder.action.lock().unwrap() = action;
-    match rng.u8(..46) {
-        44.. => {
+    match rng.u8(..48) {
+        46.. => {
             now(Action::ReclusterRange);
             let (lower, upper) = (key(rng, KEYS), key(rng, KEYS));
             store.recluster(lower..upper).unwrap();
         }
-        40.. => {
+        42.. => {
             now(Action::Drain);
             store.drain().unwrap();
         }
@@ -187,6 +189,13 @@ fn act(
             now(Action::Sync);
             store.sync().unwrap();
         }
+        9 | 10 => {
+            now(Action::WriteInOrder);
+            store.checkpoint().unwrap();
+            write_in_order(store, contents, rng);
+            timeline.push((rows.commits(), contents.clone()));
+            store.checkpoint().unwrap();
+        }
         _ => {
             now(Action::Write);
             write(store, contents, KEYS, rng);
@@ -208,6 +217,7 @@ struct Totals {
     draining: u64,
     renewed: u64,
     with_runs: u64,
+    with_runs_of_writers: u64,
     actions: BTreeMap<Action, u64>,
 }
 
@@ -243,6 +253,10 @@ fn visit(
         let rows = life.rows.crash(commits);
         let start = life.held_after(commits);
         let actions = rng.usize(..12);
+        let options = &match rng.u8(..3) {
+            0 => options.clone().update(any_update(rng)).map(any_place(rng)),
+            _ => options.clone(),
+        };
         let (mut next, (rebuilt, stats)) = live(&rows, &env, options, start, actions, rng, &context);
         totals.states += 1;
         next.has_own_map = life.has_own_map && !(2..4).contains(&map);
@@ -257,6 +271,7 @@ fn visit(
         totals.draining += u64::from(stats.is_draining);
         totals.renewed += u64::from(stats.generation > 0);
         totals.with_runs += u64::from(stats.has_runs);
+        totals.with_runs_of_writers += u64::from(stats.has_runs_of_writers);
         *totals.actions.entry(moment.action).or_default() += 1;
         if depth < 2 && rng.u8(..6) == 0 {
             let until = (totals.states + 3).min(until);
@@ -297,6 +312,7 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
         draining,
         renewed,
         with_runs,
+        with_runs_of_writers,
         actions,
     } = totals;
     println!(
@@ -305,7 +321,7 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
     println!(
         "{other_maps} maps of another moment, {second} second crashes, {renewed} with new generations, {draining} draining"
     );
-    println!("{with_runs} with runs in the map; {actions:?}");
+    println!("{with_runs} with runs in the map, {with_runs_of_writers} of writers' rows; {actions:?}");
     if states >= STATES {
         assert!(
             rebuilt > lost_maps / 2
@@ -315,8 +331,9 @@ fn a_crash_leaves_what_a_prefix_of_the_commits_held() {
                 && draining > 0
                 && renewed > 0
                 && with_runs > 0
+                && with_runs_of_writers > 0
                 && ahead > 0
         );
-        assert_eq!(actions.len(), 10, "{actions:?}");
+        assert_eq!(actions.len(), 11, "{actions:?}");
     }
 }

@@ -13,5 +13,6 @@ mod crash;
 mod model;
 mod ranges;
 mod rig;
+mod runs;
 mod sorted;
 mod stories;

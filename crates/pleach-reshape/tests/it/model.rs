@@ -5,7 +5,10 @@ use std::ops::Bound;
 use pleach::env::SimEnv;
 use pleach_reshape::store::model::ModelStore;
 
-use crate::rig::{Contents, assert_contents, key, open, options, recluster, seed, variable, write};
+use crate::rig::{
+    Contents, any_place, any_update, assert_contents, key, open, options, recluster, seed, variable, write,
+    write_in_order,
+};
 
 #[test]
 fn a_store_answers_as_a_map_does() {
@@ -33,6 +36,11 @@ fn run(seed: u64) {
         let mut is_poisoned = false;
         for _ in 0..rng.usize(..60) {
             write(&store, &mut contents, keys, &mut rng);
+            if rng.u8(..16) == 0 {
+                store.checkpoint().unwrap();
+                write_in_order(&store, &mut contents, &mut rng);
+                store.checkpoint().unwrap();
+            }
             if !maintain(&store, &rows, &mut rng) {
                 is_poisoned = true;
                 break;
@@ -51,13 +59,7 @@ fn run(seed: u64) {
             } else {
                 drop(store);
             }
-            options = options.clone().update(
-                [
-                    pleach_reshape::Update::InPlace,
-                    pleach_reshape::Update::Replace,
-                    pleach_reshape::Update::Defer,
-                ][rng.usize(..3)],
-            );
+            options = options.clone().update(any_update(&mut rng)).map(any_place(&mut rng));
             store = open(&rows, &options);
             assert_contents(&store, &contents, "after an open");
         }

@@ -7,6 +7,15 @@ use pleach_reshape::{Options, Reshaped};
 
 use crate::rig::{Contents, recluster};
 
+/// Why the rows of a store are in the order of their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// They were put so.
+    OfPuts,
+    /// A recluster has moved them.
+    OfMoves,
+}
+
 /// What becomes of a store whose keys were deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
@@ -38,12 +47,24 @@ fn check(store: &Reshaped, contents: &Contents, bounds: (Bound<Vec<u8>>, Bound<V
     assert!(down.iter().map(|(key, value)| (key, value)).eq(expected.rev()), "{bounds:?} down");
 }
 
-fn ranges_from_everywhere(then: Then) {
+fn in_order(rows: &ModelStore, dir: &tempfile::TempDir, keys: impl Iterator<Item = Vec<u8>>) -> Reshaped {
+    let options = Options::new().background(false).moves(1 << 20, 64);
+    let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
+    keys.for_each(|key| store.put(&key, &key).unwrap());
+    store.checkpoint().unwrap();
+    assert!(store.stats().has_runs_of_writers);
+    store
+}
+
+fn ranges_from_everywhere(order: Order, then: Then) {
     let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
     // The odd numbers are keys that never were.
-    let numbers = (0..300).map(|number| number * 77 % 300 * 2);
-    let mut contents: Contents = numbers.clone().map(|number| (key(number), key(number))).collect();
-    let store = reclustered(&rows, &dir, numbers.map(key));
+    let numbers = 0..300;
+    let mut contents: Contents = numbers.clone().map(|number| (key(number * 2), key(number * 2))).collect();
+    let store = match order {
+        Order::OfPuts => in_order(&rows, &dir, numbers.map(|number| key(number * 2))),
+        Order::OfMoves => reclustered(&rows, &dir, numbers.map(|number| key(number * 77 % 300 * 2))),
+    };
     let gone = (0..600).filter(|number| number % 14 == 0 || (200..=260).contains(number) || *number > 580);
     for number in gone {
         store.delete(key(number)).unwrap();
@@ -75,9 +96,11 @@ fn ranges_from_everywhere(then: Then) {
 
 #[test]
 fn ranges_may_begin_and_end_anywhere_in_a_run() {
-    ranges_from_everywhere(Then::Nothing);
-    ranges_from_everywhere(Then::Checkpoint);
-    ranges_from_everywhere(Then::Recluster);
+    for order in [Order::OfPuts, Order::OfMoves] {
+        for then in [Then::Nothing, Then::Checkpoint, Then::Recluster] {
+            ranges_from_everywhere(order, then);
+        }
+    }
 }
 
 /// Rows that a piece of work reads in scans.

@@ -16,7 +16,7 @@ pub(crate) const DIR: &str = "/map";
 /// Some keys end with it.
 const LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 /// Of the keys with so many numbers, those that are not there are looked for too.
-const ABSENT_KEYS: u64 = 48;
+const ABSENT_KEYS: u64 = 64;
 
 /// What the model calls.
 pub(crate) type Hook = Arc<dyn Fn(Call) + Send + Sync>;
@@ -36,8 +36,8 @@ pub(crate) fn options(env: &Arc<SimEnv>, rng: &mut fastrand::Rng) -> Options {
         1 => Stripes::Ranges(rng.usize(1..4)),
         _ => Stripes::Tables(rng.usize(1..4)),
     };
-    let update = [Update::InPlace, Update::Replace, Update::Defer][rng.usize(..3)];
-    let place = if rng.bool() { MapPlace::Memory } else { MapPlace::Disk };
+    let update = any_update(rng);
+    let place = any_place(rng);
     let map = pleach::Options::new().memory(2 << 20).memtable_bytes(32 << 10).sst_bytes(8 << 10);
     Options::new()
         .env(Arc::<SimEnv>::clone(env))
@@ -50,6 +50,15 @@ pub(crate) fn options(env: &Arc<SimEnv>, rng: &mut fastrand::Rng) -> Options {
         .moves(rng.usize(100..4000), rng.usize(1..20))
         .replaced_rows(rng.usize(1..30))
         .row_cache_bytes([0, 50_000, 32 << 20][rng.usize(..3)])
+}
+
+pub(crate) fn any_update(rng: &mut fastrand::Rng) -> Update {
+    [Update::InPlace, Update::Replace, Update::Defer][rng.usize(..3)]
+}
+
+/// Where a map may be.
+pub(crate) fn any_place(rng: &mut fastrand::Rng) -> MapPlace {
+    if rng.bool() { MapPlace::Memory } else { MapPlace::Disk }
 }
 
 pub(crate) fn open(store: &ModelStore, options: &Options) -> Reshaped {
@@ -157,9 +166,42 @@ pub(crate) fn recluster(
     outcome.is_ok() || store.sync().is_ok()
 }
 
+/// Keys that begin with it are above all that [`key`] gives.
+const UPPER: &[u8] = b"x";
+/// Such keys of a store at most: some tests have ids for few rows.
+const UPPER_KEYS_MAX: usize = 16;
+
+/// Writes keys in a row above all others, in one transaction. Between two checkpoints they form a run of the map. If there are
+/// enough of them, deletes them all instead.
+pub(crate) fn write_in_order(store: &Reshaped, contents: &mut Contents, rng: &mut fastrand::Rng) {
+    let upper: Vec<_> = contents.range(UPPER.to_vec()..).map(|(key, _)| key.clone()).collect();
+    let mut batch = store.batch();
+    if upper.len() > UPPER_KEYS_MAX / 2 {
+        for own in upper {
+            batch.delete(&own);
+            contents.remove(&own);
+        }
+    } else {
+        let number = |key: &Vec<u8>| str::from_utf8(&key[UPPER.len()..]).unwrap().parse::<u64>().unwrap();
+        // Those above it may have been deleted.
+        let first = upper.last().map_or(0, number) + rng.u64(1..500);
+        let bytes = value(rng);
+        for number in first..first + rng.u64(6..=8) {
+            let own = [UPPER, format!("{number:06}").as_bytes()].concat();
+            batch.put(&own, &bytes);
+            contents.insert(own, bytes.clone());
+        }
+    }
+    batch.commit().unwrap();
+}
+
 /// One random write; what the store holds changes accordingly.
 pub(crate) fn write(store: &Reshaped, contents: &mut Contents, keys: u64, rng: &mut fastrand::Rng) {
-    let (own, bytes) = (key(rng, keys), value(rng));
+    let (mut own, bytes) = (key(rng, keys), value(rng));
+    let upper: Vec<_> = contents.range(UPPER.to_vec()..).map(|(key, _)| key).collect();
+    if !upper.is_empty() && rng.u8(..8) == 0 {
+        own.clone_from(upper[rng.usize(..upper.len())]);
+    }
     match rng.u8(..10) {
         0..5 => {
             store.put(&own, &bytes).unwrap();

@@ -17,15 +17,15 @@ use pleach_reshape::{Durability, MapPlace, Options, Reshaped, Stripes, Update};
 use crate::rig::recluster;
 
 /// Long enough for a thread to come to where it must wait.
-const A_WHILE: Duration = Duration::from_millis(30);
+pub(crate) const A_WHILE: Duration = Duration::from_millis(30);
 
-struct Stopped {
-    reached: Receiver<()>,
-    go_on: Sender<()>,
+pub(crate) struct Stopped {
+    pub(crate) reached: Receiver<()>,
+    pub(crate) go_on: Sender<()>,
 }
 
 /// Stops the next thread that has committed, before it publishes.
-fn stop_next_commit(rows: &ModelStore) -> Stopped {
+pub(crate) fn stop_next_commit(rows: &ModelStore) -> Stopped {
     let (reach, reached) = channel();
     let (go_on, wait) = channel::<()>();
     let wait = Mutex::new(wait);
