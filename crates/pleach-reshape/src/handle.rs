@@ -69,8 +69,8 @@ pub struct Stats {
     /// Whether the map has runs: entries that stand for some rows each, which a recluster has written, or which came in the order
     /// of keys.
     pub has_runs: bool,
-    /// Whether the map may have runs of rows that came in the order of keys. [`Update::Defer`](crate::Update::Defer) removes such
-    /// rows at once.
+    /// Whether the map may have runs of rows that came in the order of keys. Then [`Update::Defer`](crate::Update::Defer) removes
+    /// rows from before the open at once.
     pub has_runs_of_writers: bool,
     /// The number of the newest checkpoint.
     pub checkpoint: u64,

@@ -29,9 +29,9 @@ pub enum Update {
     InPlace,
     /// Appends a row and removes the one before, in one transaction.
     Replace,
-    /// Appends a row. The one before is removed later, with others: see [`Options::replaced_rows`]. Rows that were moved, or that
-    /// came in the order of their keys before the store was opened so, are removed at once
-    /// ([`Stats::has_runs_of_writers`](crate::Stats::has_runs_of_writers)).
+    /// Appends a row. The one before is removed later, with others: see [`Options::replaced_rows`]. A row that was
+    /// moved is removed at once, and, if [`Stats::has_runs_of_writers`](crate::Stats::has_runs_of_writers), one from before the
+    /// open.
     Defer,
 }
 

@@ -317,7 +317,7 @@ impl Inner {
     }
 
     fn plan(&self, allocator: &Allocator, old: Option<Id>, is_put: bool) -> Step {
-        // Runs of the map have no other word for a row that is dead than that it is gone.
+        // A run cannot say that a row is dead, so a row that may be in one goes in the same transaction.
         let may_be_in_run = old.is_some_and(|old| self.may_be_in_run(old));
         if !is_put {
             // Where older rows of the key may be, a row must say that they are not to come back.
@@ -336,8 +336,8 @@ impl Inner {
         }
     }
 
-    /// Whether a row may be in a run of the map. Requires: [`Update::Defer`], with which no further rows of writers come into
-    /// runs.
+    /// Whether a row may be in a run of the map. It counts with [`Update::Defer`], with which no further rows of writers come
+    /// into runs; otherwise replaced rows are removed anyway.
     fn may_be_in_run(&self, id: Id) -> bool {
         let is_of_writers = self.has_runs_of_writers.load(Ordering::Relaxed)
             && id.sequence() < self.runs_end_at_open[id.stripe()];

@@ -49,7 +49,7 @@ pub(super) struct Half {
     pub(super) singles: Partition,
     /// No single entry is above it. `None`: it is not known.
     pub(super) singles_end: Option<Key>,
-    /// `None`: there are none.
+    /// `None`: there have been none.
     pub(super) runs: Option<HalfRuns>,
 }
 

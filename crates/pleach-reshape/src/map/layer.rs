@@ -33,7 +33,7 @@ const KEY_INLINE_LEN: usize = 24;
 /// A layer is expected to have at least so many: 64 Ki keys, whose filter takes 64 KiB.
 const EXPECTED_BYTES_MIN: usize = ENTRY_BYTES << 16;
 
-/// In a layer whose keys came in order the trees have at most this share of the tail's bytes.
+/// In a layer whose keys came in order the trees have at most the tail's bytes divided by this.
 const IN_ORDER_SHARE: usize = 8;
 
 /// Memory of a key outside of its entry.
@@ -231,7 +231,9 @@ impl Layer {
         }
     }
 
-    /// Publishes the place of a key that was never published, and is probably above all others.
+    /// Publishes the place of a key that is probably above all others. One that another thread has overtaken goes to a tree.
+    ///
+    /// Requires: the key was never published. The caller holds its latch.
     pub(crate) fn publish_above(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon) {
         self.filter.add(hash);
         if self.tail.write().push(key, Entry::new(published)) {

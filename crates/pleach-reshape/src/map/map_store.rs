@@ -33,6 +33,7 @@ const DEAD_GROUP_MIN: usize = 3;
 /// Of a large batch, one of so many entries is looked for in runs, because keys that come at random are mostly new. All deleted
 /// ones are.
 const DEAD_STEP: usize = 4;
+/// Entries of a large batch.
 const DEAD_STEP_FROM: usize = 1024;
 
 /// What the names of the partitions of a half begin with; the number of the generation follows.
@@ -43,7 +44,7 @@ const RUNS: &str = "runs-";
 pub(crate) struct HalfStore {
     singles: Partition,
     runs: Partition,
-    /// The last key of the last run; `None`: there are no runs.
+    /// No run has keys above it. It does not fall when runs go. `None`: there have been none since the open.
     runs_end: Option<Key>,
 }
 

@@ -4,8 +4,8 @@
 //! sealed into the *base*. The three together are a [`Version`], which is replaced and never changed, apart from its active
 //! layer. A reader loads the version without a lock; a snapshot holds one.
 //!
-//! Of keys whose rows were moved together the base may know only some rows that may be theirs (`runs`): an [`Answer`] that is not
-//! sure.
+//! Of keys whose rows lie in the order of keys, because they were moved or came so, the base may know only some rows that may be
+//! theirs (`runs`): an [`Answer`] that is not sure.
 //!
 //! # Invariants
 //! 1. Order: what a layer says of a key is newer than what the layers below it, and the base, say.
@@ -265,7 +265,7 @@ impl Map {
         self.current.load().base.sources().iter().any(|(source, _)| source.has_runs())
     }
 
-    /// Whether layers have keys that are not above all that the base has.
+    /// Whether layers have keys that were not above all others. Only the rows of such may have been in runs.
     pub(crate) fn has_keys_below(&self) -> bool {
         self.current.load().layers().any(|layer| layer.has_keys_below())
     }

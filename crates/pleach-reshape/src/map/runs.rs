@@ -10,7 +10,8 @@
 //! 1. Apart: the key ranges of two runs of a generation do not overlap.
 //! 2. Live: a row of a run that is in the store is the row of its key, unless an entry of that key, a run of the next generation
 //!    or the edge says otherwise. So whoever replaces or deletes a row that may be in a run removes it in the same transaction.
-//! 3. Dead: a run goes only if it was durable before that all its rows had gone.
+//! 3. Dead: a run goes only if it is durable that all its rows have gone, and published what has become of their keys.
+//! 4. Singles: when a run is written, no single entry of its generation is left of its keys.
 //!
 //! # On disk
 //! Layout: docs/format/reshaped-rows.md. This module owns the bytes.
