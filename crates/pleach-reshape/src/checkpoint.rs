@@ -19,10 +19,10 @@ use pleach::Result;
 use crate::handle::Inner;
 use crate::ids::Id;
 use crate::map::records::Record;
-use crate::map::{BATCH_ENTRIES, Base, MapStore};
-use crate::named::{self, CheckpointNumbers, store_error};
+use crate::map::{BATCH_ENTRIES, Base, MapStore, SealedRows};
+use crate::named::{self, CheckpointNumbers};
 use crate::options::MapPlace;
-use crate::store::{RowSnapshot, Table};
+use crate::store::Table;
 
 /// What one thread at a time does.
 pub(crate) struct Maintenance {
@@ -56,11 +56,13 @@ impl Inner {
             version: self.versions.next(),
         };
         self.in_flight.wait(&*self.env);
+        // A writer of them may not know whether its transaction took place, and has published nothing.
+        self.check_writable()?;
         if self.map.delta_bytes() == 0 && maintenance.last.as_ref().is_some_and(|last| is_same(last, &record))
         {
             return Ok(());
         }
-        let mut rows = self.seal(maintenance)?;
+        let mut rows = self.seal(maintenance);
         let ends = Record { sequences: allocator.next(), ..record.clone() };
         let numbers = CheckpointNumbers { newest: record.number, ..maintenance.numbers };
         named::set_checkpoint_numbers(&*self.store, numbers)?;
@@ -78,21 +80,23 @@ impl Inner {
 
     /// Seals the active layer. If rows of runs may have gone, returns a snapshot of the rows of that moment. What has gone there
     /// is published, so the sealed layers say it, or earlier checkpoints.
-    fn seal(&self, maintenance: &Maintenance) -> Result<Option<Box<dyn RowSnapshot + '_>>> {
+    fn seal(&self, maintenance: &Maintenance) -> Option<SealedRows<'_>> {
         if !maintenance.map_store.has_runs() || !self.map.has_keys_below() {
             self.map.seal();
-            return Ok(None);
+            return None;
         }
         let _alone = self.gate.write();
         self.map.seal();
-        self.store.snapshot().map(Some).map_err(|e| store_error("make a snapshot", &e))
+        // Without it runs stay.
+        let snapshot = self.store.snapshot().ok()?;
+        Some(SealedRows::new(snapshot, self.layout))
     }
 
     /// Writes the sealed entries to the map's store. `rows` are those of [`seal`](Self::seal).
     pub(crate) fn write_sealed(
         &self,
         maintenance: &mut Maintenance,
-        rows: &mut Option<Box<dyn RowSnapshot + '_>>,
+        rows: &mut Option<SealedRows<'_>>,
     ) -> Result<()> {
         self.map.merge_sealed(BATCH_ENTRIES, |base, layer, entries| {
             maintenance.map_store.write_entries(entries, layer.came_in_order(), rows)?;

@@ -199,7 +199,8 @@ impl Layer {
 
     /// Whether it has keys that were not above all others when they were published.
     pub(crate) fn has_keys_below(&self) -> bool {
-        self.bytes() > self.tail.read().bytes()
+        let in_tail = self.tail.read().bytes();
+        self.bytes() > in_tail
     }
 
     /// Whether nearly all of its keys are in the tail. Of writers side by side the one that is ahead has keys in order only as

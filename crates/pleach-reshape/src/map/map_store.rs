@@ -18,11 +18,10 @@ use super::base::{Base, Disk, Half, HalfRuns, Source, encode_id};
 use super::packed::Packed;
 use super::records::{CHECKPOINT, ENDS, RUNS_OF_WRITERS, Record};
 use super::runs::{self, Formed, OVERLAPPED_MAX, Rows, Run};
-use super::{Direction, Entries, Key, Map, NEWEST};
+use super::{Direction, Entries, Key, Map, NEWEST, SealedRows};
 use crate::ids::{Id, Layout};
 use crate::named::Generation;
 use crate::numbers::{self, malformed};
-use crate::store::RowSnapshot;
 
 /// Entries of a write batch: few enough for its memory not to count.
 pub(crate) const BATCH_ENTRIES: usize = 4096;
@@ -212,11 +211,11 @@ impl MapStore {
         &mut self,
         entries: &[(Key, Option<Id>)],
         came_in_order: bool,
-        rows: &mut Option<Box<dyn RowSnapshot + '_>>,
+        rows: &mut Option<SealedRows<'_>>,
     ) -> Result<()> {
         let mut batch = self.db.batch();
         if let Some(rows) = rows {
-            self.drop_dead_runs(&mut batch, entries, &mut **rows)?;
+            self.drop_dead_runs(&mut batch, entries, rows)?;
         }
         let above = if came_in_order { self.above_all(entries) } else { entries.len() };
         let (below, above) = entries.split_at(above);
@@ -256,7 +255,7 @@ impl MapStore {
         &self,
         batch: &mut WriteBatch,
         entries: &[(Key, Option<Id>)],
-        rows: &mut dyn RowSnapshot,
+        rows: &mut SealedRows<'_>,
     ) -> Result<()> {
         let Some(end) = &self.half.runs_end else { return Ok(()) };
         let entries = &entries[..entries.partition_point(|(key, _)| key <= end)];
@@ -272,8 +271,7 @@ impl MapStore {
             };
             let group = entries[index..].iter().take_while(|(key, _)| *key <= run.last).count();
             let has_end = *key == run.first || entries[index + group - 1].0 == run.last;
-            let mut is_live = || runs::is_live(rows, self.layout, &run).unwrap_or(true);
-            if (group >= DEAD_GROUP_MIN || has_end) && !is_live() {
+            if (group >= DEAD_GROUP_MIN || has_end) && !run.is_live(rows) {
                 batch.delete(&self.half.runs, &run.first);
             }
             index += group;
@@ -286,7 +284,7 @@ impl MapStore {
         &self,
         batch: &mut WriteBatch,
         entries: &[(Key, Option<Id>)],
-        rows: &mut Option<Box<dyn RowSnapshot + '_>>,
+        rows: &mut Option<SealedRows<'_>>,
     ) -> Result<(Vec<bool>, Vec<Run<'static>>)> {
         let mut is_in_run = vec![false; entries.len()];
         if self.runs_of == RunsOf::Nobody {
@@ -299,13 +297,11 @@ impl MapStore {
         for run in &formed.runs {
             let is_above = half.runs_end.as_ref() < Some(&run.first);
             let others = if is_above { Vec::new() } else { runs::overlapped(&half.runs, run)? };
-            let mut is_live = |other: &Run<'_>| match rows {
-                Some(rows) => runs::is_live(&mut **rows, self.layout, other).unwrap_or(true),
-                None => true,
-            };
-            let is_apart = others.len() <= OVERLAPPED_MAX && !others.iter().any(&mut is_live);
-            if is_apart {
-                for other in &others {
+            let mut is_apart = others.len() <= OVERLAPPED_MAX;
+            for other in &others {
+                let is_dead = rows.as_mut().is_some_and(|rows| !other.is_live(rows));
+                is_apart &= is_dead;
+                if is_dead {
                     batch.delete(&half.runs, &other.first);
                 }
             }

@@ -25,6 +25,7 @@ mod merge;
 mod packed;
 pub(crate) mod records;
 mod runs;
+mod sealed_rows;
 mod tail;
 
 use std::ops::Bound;
@@ -40,6 +41,7 @@ use greatest::Greatest;
 pub(crate) use layer::{Horizon, Layer, Published};
 pub(crate) use map_store::{BATCH_ENTRIES, MapStore, Present, RunsOf};
 pub(crate) use runs::{Candidates, Rows};
+pub(crate) use sealed_rows::SealedRows;
 
 use crate::ids::Id;
 

@@ -24,7 +24,7 @@ use pleach::{Cursor, Error, ErrorKind, Partition, Range, Result, Snapshot};
 use pleach_coding::{Decoder, common_prefix_len, put_varint};
 use smallvec::SmallVec;
 
-use super::{Bounds, Direction, Entries, Key, key_hash};
+use super::{Bounds, Direction, Entries, Key, SealedRows, key_hash};
 use crate::ids::{Id, Layout};
 use crate::named::store_error;
 use crate::row::Row;
@@ -113,6 +113,11 @@ impl<'b> Run<'b> {
 
     fn len(&self) -> usize {
         self.fingerprints.len() / FINGERPRINT_LEN
+    }
+
+    /// Whether a row of it is there. What cannot be read is taken for one: damage is an error of who needs it.
+    pub(super) fn is_live(&self, rows: &mut SealedRows<'_>) -> bool {
+        rows.has_rows(self.id, self.len() as u64).unwrap_or(true)
     }
 
     fn into_owned(self) -> Run<'static> {
@@ -209,18 +214,6 @@ pub(super) fn overlapped(runs: &Partition, run: &Run<'_>) -> Result<Vec<Run<'sta
         }
     }
     Ok(found)
-}
-
-/// Whether a row of a run is there.
-pub(super) fn is_live(rows: &mut dyn RowSnapshot, layout: Layout, run: &Run<'_>) -> Result<bool> {
-    let (first, mut is_live) = (layout.place(run.id), false);
-    let last = first.id + run.len() as u64 - 1;
-    let scanned = rows.scan(first.table, first.id, last, &mut |_, _| {
-        is_live = true;
-        false
-    });
-    scanned.map_err(|e| store_error("read rows", &e))?;
-    Ok(is_live)
 }
 
 /// The run that may have a key, if there is one.

@@ -221,6 +221,40 @@ fn a_commit_that_panics_ends_reads_and_writes() {
 }
 
 #[test]
+fn a_checkpoint_that_waits_for_a_commit_that_panics_fails() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(true));
+    let options = || Options::new().background(false).update(Update::Replace);
+    let store = options().open(Box::new(rows.clone()), dir.path()).unwrap();
+    store.put("k", "1").unwrap();
+    store.checkpoint().unwrap();
+    store.put("other", "1").unwrap();
+    let (reach, reached) = channel();
+    let (go_on, wait) = channel::<()>();
+    let wait = Mutex::new(wait);
+    let is_armed = AtomicBool::new(true);
+    rows.on_call(Some(Arc::new(move |call| {
+        if call == Call::Committed && is_armed.swap(false, Ordering::SeqCst) {
+            reach.send(()).unwrap();
+            wait.lock().unwrap().recv().unwrap();
+            resume_unwind(Box::new("a store panics"));
+        }
+    })));
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| catch_unwind(AssertUnwindSafe(|| store.put("k", "2"))).is_err());
+        reached.recv().unwrap();
+        let checkpoint = scope.spawn(|| store.checkpoint());
+        thread::sleep(A_WHILE);
+        go_on.send(()).unwrap();
+        assert!(writer.join().unwrap());
+        assert_eq!(checkpoint.join().unwrap().unwrap_err().kind(), ErrorKind::Poisoned);
+    });
+    rows.on_call(None);
+    drop(store);
+    let store = options().open(Box::new(rows), dir.path()).unwrap();
+    assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"2"[..]));
+}
+
+#[test]
 fn a_snapshot_keeps_the_tables_of_exhausted_ids() {
     let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
     let options = Options::new().sequence_bits(4).background(false).update(Update::Replace);
