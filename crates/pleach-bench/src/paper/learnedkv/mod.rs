@@ -180,8 +180,8 @@ const BLOB_DBS: &str = "rocksdb-blob,rocksdb-blob-space";
 const B_TREES: &str = "lmdb,redb,wiredtiger";
 
 fn print_row(cells: &[&str]) {
-    let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:<18}")).collect();
-    print(aligned.join(" ").trim_end());
+    let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:<17}")).collect();
+    print(aligned.join("  ").trim_end());
 }
 
 fn print_cells(cells: &[String]) {

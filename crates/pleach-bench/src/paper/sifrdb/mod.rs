@@ -66,8 +66,8 @@ fn print_setup(session: &Session<'_>, keys: u64) {
 }
 
 fn print_row(cells: &[&str]) {
-    let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:<22}")).collect();
-    print(aligned.join(" ").trim_end());
+    let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:<21}")).collect();
+    print(aligned.join("  ").trim_end());
 }
 
 fn print_cells(cells: &[String]) {

@@ -97,8 +97,8 @@ fn share_of_device(read: &Record) -> String {
 }
 
 fn print_row(cells: &[&str]) {
-    let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:<16}")).collect();
-    print(aligned.join(" ").trim_end());
+    let aligned: Vec<String> = cells.iter().map(|cell| format!("{cell:<15}")).collect();
+    print(aligned.join("  ").trim_end());
 }
 
 fn print_cells(cells: &[String]) {
