@@ -1,6 +1,7 @@
 //! Runs of rows that came in the order of their keys.
 
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
@@ -326,4 +327,55 @@ fn keys_among_others_form_no_run_beside_those_that_come_in_order() {
     }
     store.close().unwrap();
     assert_eq!(entries(dir.path(), 0), (8, 5));
+}
+
+#[test]
+fn keys_that_threads_put_in_order_are_there_at_once() {
+    const KEYS: u64 = 6000;
+    for concurrent in [false, true] {
+        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::without_history(concurrent));
+        let store = open(&rows, dir.path(), Update::Replace);
+        let key = |number: u64| format!("{number:05}");
+        let (next, acknowledged) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            for len in [1, 1, 2, 5] {
+                let (store, next, acknowledged) = (&store, &next, &acknowledged);
+                scope.spawn(move || {
+                    loop {
+                        let first = next.fetch_add(len, Ordering::SeqCst);
+                        if first >= KEYS {
+                            return;
+                        }
+                        let mut batch = store.batch();
+                        (first..first + len).for_each(|number| batch.put(key(number), number.to_string()));
+                        batch.commit().unwrap();
+                        acknowledged.fetch_add(len, Ordering::SeqCst);
+                        for number in [first, first + len - 1] {
+                            let found = store.get(key(number)).unwrap();
+                            assert_eq!(found.unwrap(), number.to_string().into_bytes());
+                        }
+                        // A key of a tail, of a tree, or of a run is written again.
+                        let old = first / 2;
+                        if first % 16 == 0 && store.get(key(old)).unwrap().is_some() {
+                            store.put(key(old), old.to_string()).unwrap();
+                        }
+                    }
+                });
+            }
+            while next.load(Ordering::SeqCst) < KEYS {
+                store.checkpoint().unwrap();
+                let before = acknowledged.load(Ordering::SeqCst);
+                let mut snapshot = store.snapshot().unwrap();
+                let seen = snapshot.all().map(|pair| pair.unwrap().0);
+                let seen: Vec<_> = seen.collect();
+                assert!(seen.is_sorted_by(|key, next| key < next) && seen.len() as u64 >= before);
+            }
+        });
+        let all = acknowledged.into_inner();
+        assert_eq!(store.all().unwrap().count() as u64, all);
+        assert_eq!(store.verify().unwrap().keys, all);
+        store.close().unwrap();
+        let store = open(&rows, dir.path(), Update::Replace);
+        assert_eq!(store.all().unwrap().rev().count() as u64, all);
+    }
 }
