@@ -226,7 +226,8 @@ impl Reshaped {
         self.inner.sync_store()
     }
 
-    /// Writes the map's changes to its Pleach store, so that the next open reads few rows. Writers go on meanwhile.
+    /// Writes the map's changes to its Pleach store, so that the next open reads few rows. Writers go on meanwhile, but
+    /// wait for a moment if the map has runs whose rows may have gone, as for a [`snapshot`](Self::snapshot).
     ///
     /// # Errors
     /// - `Poisoned`, `Io`: as for [`sync`](Self::sync).

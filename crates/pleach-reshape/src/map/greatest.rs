@@ -5,8 +5,8 @@
 //! 1. No published key is above it. It never falls.
 //!
 //! # Concurrency
-//! Publications of several threads raise it, each before it gives back the latches of its keys. Who asks for a key holds the
-//! key's latch.
+//! Publications of several threads raise it, each before it publishes, with the latches of its keys. Who asks for a key holds
+//! the key's latch.
 
 use pleach::env::sync::RwLock;
 

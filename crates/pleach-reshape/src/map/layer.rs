@@ -30,7 +30,7 @@ pub(super) const ENTRY_BYTES: usize = 84;
 /// Keys of up to so many bytes lie in the entry.
 const KEY_INLINE_LEN: usize = 24;
 
-/// A layer is expected to have at least so many: 64 Ki keys, whose filter takes 64 KiB.
+/// A layer is expected to have at least so many: 64 Ki keys in trees, or 84 Ki in the tail. The filter has 84 KiB.
 const EXPECTED_BYTES_MIN: usize = ENTRY_BYTES << 16;
 
 /// In a layer whose keys came in order the trees have at most the tail's bytes divided by this.

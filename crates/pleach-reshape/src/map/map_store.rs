@@ -1,8 +1,8 @@
 //! The Pleach store of the map: what a checkpoint writes.
 //!
-//! The default partition has the records of the newest checkpoint. Each generation has a *half*: a partition for single keys, and
-//! one for runs, which are dropped with the tables of the generation. Entries name rows of the generation of their half. While
-//! rows move from one generation to the next, the halves of both are read.
+//! The default partition has the records of the newest checkpoint, and whether rows of writers may be in runs. Each generation
+//! has a *half*: a partition for single keys, and one for runs, which are dropped with the tables of the generation. Entries name
+//! rows of the generation of their half. While rows move from one generation to the next, the halves of both are read.
 //!
 //! # On disk
 //! Layout: docs/format/reshaped-rows.md.
