@@ -232,8 +232,7 @@ impl Inner {
         let Some(mut next) = allocator.take(stripe, appends) else {
             return Ok(Attempt::Exhausted(allocator.generation));
         };
-        let row_of = |operation| row_of(operation, version);
-        let bytes = operations.iter().map(|operation| row_of(*operation).encoded_len()).sum();
+        let bytes = operations.iter().map(|operation| row_of(*operation, version).encoded_len()).sum();
         let mut transaction = Transaction::with_capacity(operations.len(), bytes);
         let mut published: SmallVec<[(usize, Option<Id>); 4]> = SmallVec::with_capacity(operations.len());
         // The row that each key has in the end.
@@ -241,7 +240,7 @@ impl Inner {
         // Rows that are left for later.
         let (mut replaced, mut tombstones) = (SmallVec::<[Id; 4]>::new(), SmallVec::<[Id; 4]>::new());
         for (index, (step, operation)) in steps.iter().zip(operations).enumerate() {
-            let (value, row) = (operation.1, row_of(*operation));
+            let (value, row) = (operation.1, row_of(*operation, version));
             rows.push(value.and(if step.appends { Some(next) } else { step.old }));
             if step.appends {
                 transaction.put(self.layout.place(next), |bytes| row.encode(bytes));

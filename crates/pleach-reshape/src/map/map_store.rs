@@ -16,12 +16,13 @@ use pleach::{Db, Durability, Error, Partition, Result, Snapshot, WriteBatch};
 
 use super::base::{Base, Disk, Half, HalfRuns, Source, encode_id};
 use super::packed::Packed;
-use super::records::{CHECKPOINT, ENDS, RUNS_OF_WRITERS, Record};
+use super::records::{
+    CHECKPOINT, ENDS, RUNS_OF_WRITERS, Record, decode_runs_of_writers, encode_runs_of_writers,
+};
 use super::runs::{self, Formed, OVERLAPPED_MAX, Rows, Run};
 use super::{Direction, Entries, Key, Map, NEWEST, SealedRows};
 use crate::ids::{Id, Layout};
 use crate::named::Generation;
-use crate::numbers::{self, malformed};
 
 /// Entries of a write batch: few enough for its memory not to count.
 pub(crate) const BATCH_ENTRIES: usize = 4096;
@@ -123,7 +124,8 @@ impl MapStore {
         let half = HalfStore::open(&db, generation)?;
         let before = is_draining.then(|| HalfStore::open(&db, generation.wrapping_sub(1))).transpose()?;
         let older = before.map(|half| Older { half, edge });
-        let runs_of_writers = read_runs_of_writers(&records)?;
+        let runs_of_writers = records.get(RUNS_OF_WRITERS)?;
+        let runs_of_writers = runs_of_writers.map(|bytes| decode_runs_of_writers(&bytes)).transpose()?;
         let store = Self { db, records, layout, runs_of, runs_of_writers, generation, half, older };
         store.drop_dead()?;
         Ok(store)
@@ -339,8 +341,7 @@ impl MapStore {
         let formed = runs::form(entries, |id| id.is_of(self.generation));
         if !formed.runs.is_empty() && self.runs_of_writers != Some(self.generation) {
             // The log keeps the order, so no such run is there without it.
-            let record = numbers::encode(RUNS_OF_WRITERS, &[self.generation]);
-            self.records.put(RUNS_OF_WRITERS, record)?;
+            self.records.put(RUNS_OF_WRITERS, encode_runs_of_writers(self.generation))?;
             self.runs_of_writers = Some(self.generation);
         }
         Ok(formed)
@@ -379,14 +380,6 @@ impl MapStore {
 
     pub(crate) fn db(&self) -> &Db {
         &self.db
-    }
-}
-
-fn read_runs_of_writers(records: &Partition) -> Result<Option<u64>> {
-    let Some(bytes) = records.get(RUNS_OF_WRITERS)? else { return Ok(None) };
-    match numbers::decode(RUNS_OF_WRITERS, &bytes)?[..] {
-        [generation] => Ok(Some(generation)),
-        _ => Err(malformed(RUNS_OF_WRITERS)),
     }
 }
 

@@ -64,6 +64,19 @@ impl Record {
     }
 }
 
+/// The record [`RUNS_OF_WRITERS`].
+pub(super) fn encode_runs_of_writers(generation: u64) -> Vec<u8> {
+    numbers::encode(RUNS_OF_WRITERS, &[generation])
+}
+
+/// The generation that a record [`RUNS_OF_WRITERS`] names.
+pub(super) fn decode_runs_of_writers(bytes: &[u8]) -> Result<u64> {
+    match numbers::decode(RUNS_OF_WRITERS, bytes)?[..] {
+        [generation] => Ok(generation),
+        _ => Err(malformed(RUNS_OF_WRITERS)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +97,18 @@ mod tests {
         }
         for numbers in [&[1, 2, 3, 4, 5, 2, 1][..], &[1, 2, 3, 4, 5, 1, 1, 1, 1], &[1, 2, 3, 4, 5, 0, 1, 7]] {
             assert!(Record::decode(ENDS, &numbers::encode(ENDS, numbers)).is_err());
+        }
+    }
+
+    #[test]
+    fn the_generation_of_runs_of_writers_comes_back() {
+        let bytes = encode_runs_of_writers(300);
+        assert_eq!(decode_runs_of_writers(&bytes).unwrap(), 300);
+        for bytes in [&bytes[..bytes.len() - 1], &numbers::encode(ENDS, &[300])] {
+            assert!(decode_runs_of_writers(bytes).is_err());
+        }
+        for numbers in [&[][..], &[1, 2]] {
+            assert!(decode_runs_of_writers(&numbers::encode(RUNS_OF_WRITERS, numbers)).is_err());
         }
     }
 }

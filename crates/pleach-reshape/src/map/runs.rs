@@ -41,6 +41,9 @@ const VISITED_MAX: u64 = 1024;
 const ROWS_MIN: usize = 6;
 const FINGERPRINT_LEN: usize = 2;
 
+/// So many runs, at most, go for one that is written over them.
+pub(super) const OVERLAPPED_MAX: usize = 64;
+
 /// A run, whose bytes may be lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run<'b> {
@@ -197,9 +200,6 @@ pub(super) fn upper_end(snapshot: &Snapshot, runs: &Partition) -> Result<Option<
     let mut range = snapshot.range::<&[u8]>(runs, ..);
     Ok(floor(&mut range)?.map(|run| run.last))
 }
-
-/// So many runs, at most, go for one that is written over them.
-pub(super) const OVERLAPPED_MAX: usize = 64;
 
 /// The other runs of a partition that a run overlaps, or [`OVERLAPPED_MAX`] of them and one more. A checkpoint that is tried
 /// again finds its own, which does not count.
