@@ -111,6 +111,12 @@ impl Node {
         }
     }
 
+    /// The version at this moment, which is odd while a change is under way.
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
     /// Whether the node has not changed since `version` was loaded, so that everything read since then is valid.
     #[inline]
     pub(super) fn unchanged_since(&self, version: u64) -> bool {

@@ -88,16 +88,23 @@ impl<'m> SideInserts<'m> {
     #[inline]
     pub(crate) fn prepare(&mut self, insert: &Insert<'_>) {
         let Memtable { index, tree, arena, .. } = self.memtable;
-        self.prepared.push(match index.find(arena, insert.hash, insert.key) {
-            Some(record) => Prepared::Overwrite(record),
-            None => match tree.locate(arena, insert.key) {
-                (_, Some(record)) => Prepared::Overwrite(record),
-                (place, None) => {
-                    tree.prefetch_to_insert(place);
-                    let record = entry::prepare_key(&mut self.claim, insert.key, insert.version());
-                    Prepared::NewKey(place, record)
-                }
-            },
+        let place = match tree.behind_last(arena, insert.key) {
+            Some(place) => Ok(place),
+            None => index.find(arena, insert.hash, insert.key).map_or_else(
+                || match tree.locate(arena, insert.key) {
+                    (_, Some(record)) => Err(record),
+                    (place, None) => Ok(place),
+                },
+                Err,
+            ),
+        };
+        self.prepared.push(match place {
+            Err(record) => Prepared::Overwrite(record),
+            Ok(place) => {
+                tree.prefetch_to_insert(place);
+                let record = entry::prepare_key(&mut self.claim, insert.key, insert.version());
+                Prepared::NewKey(place, record)
+            }
         });
     }
 

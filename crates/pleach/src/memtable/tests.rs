@@ -196,6 +196,57 @@ fn ascending_inserts_fill_the_leaves() {
     assert!(memtable.tree.bytes() < 110 * 1_300, "100 full leaves and a few inner nodes");
 }
 
+/// Stretches of ascending keys, far from each other, between each other and over each other: a key has one place, wherever the
+/// order breaks.
+#[test]
+fn keys_in_order_go_behind_the_last_insert_and_nowhere_else() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (mut hits, mut refused) = (0, 0);
+    for budget in if cfg!(miri) { vec![1 << 10] } else { vec![1 << 10, 1 << 20] } {
+        let mut writer = memtable(budget);
+        let memtable = Arc::clone(&writer);
+        let (mut model, mut seq) = (BTreeMap::new(), 0);
+        while seq < scaled(40_000) {
+            let step = [1, 2, 5, 40][rng.usize(..4)];
+            let first = rng.u64(..scaled(100_000));
+            // Some are prepared before their turn, as those of writers side by side.
+            let is_prepared = rng.bool();
+            for number in (0..rng.u64(1..150)).map(|number| first + number * step) {
+                let key = key_of(1, number);
+                seq += 1;
+                match memtable.tree.behind_last(&memtable.arena, &key) {
+                    Some(_) => {
+                        assert!(!model.contains_key(&key));
+                        hits += 1;
+                    }
+                    None => refused += 1,
+                }
+                let footprint = Memtable::footprint(key.len(), 8);
+                assert!(writer.reserve(Footprint { records: 2, ..footprint }));
+                let (hash, value) = (key_hash(0, &key), &seq.to_le_bytes()[..]);
+                if is_prepared && let Some(mut inserts) = writer.claim(&memtable, footprint) {
+                    let put = Insert { hash, key: &key, seq, kind: ValueKind::Put, place: None, value };
+                    inserts.prepare(&put);
+                    let mut inserts = inserts.begin();
+                    inserts.insert(&put);
+                    inserts.end();
+                } else {
+                    writer.insert(hash, &key, seq, ValueKind::Put, value);
+                }
+                model.insert(key, value.to_vec());
+            }
+        }
+        for (key, value) in &model {
+            let found = memtable.version(key_hash(0, key), key, u64::MAX >> 8).map(|v| v.value.to_vec());
+            assert_eq!(found.as_ref(), Some(value));
+        }
+        check_scans(&memtable, &model, &mut rng, 1);
+    }
+    assert!(cfg!(miri) || hits > 5_000 && refused > 10_000, "{hits} hits, {refused} refused");
+}
+
 /// Inserts of any order need no more nodes than were reserved for them: a node without memory panics.
 #[test]
 fn a_reservation_covers_the_nodes_of_keys_in_any_order() {
@@ -356,10 +407,25 @@ fn puts_prepared_for_the_same_new_key_become_its_versions() {
     }
 }
 
-/// Threads claim memory under a lock, look for their places side by side, and insert in turn, as the write path does.
 #[test]
 fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
+    insert_side_by_side(|rng, _next, keys| key_of(3, rng.u64(..keys)));
+}
+
+#[test]
+fn inserts_in_order_that_were_claimed_side_by_side_agree_with_a_model() {
+    insert_side_by_side(|rng, next, keys| match rng.u8(..8) {
+        0 => key_of(1, rng.u64(..keys)),
+        1 => key_of(1, next.load(Ordering::Relaxed)),
+        _ => key_of(1, next.fetch_add(1, Ordering::Relaxed)),
+    });
+}
+
+/// Threads claim memory under a lock, look for their places side by side, and insert in turn, as the write path does. `key`
+/// gets a number that the threads share, and the number of keys.
+fn insert_side_by_side(key: impl Fn(&mut fastrand::Rng, &AtomicU64, u64) -> Vec<u8> + Copy + Send + Sync) {
     let (threads, puts, keys) = if cfg!(miri) { (2, 60, 20) } else { (4, 20_000, 3_000) };
+    let next = AtomicU64::new(0);
     let writer = pleach_env::sync::QuickMutex::new((memtable(1 << 20), 1u64));
     let memtable = Arc::clone(&*writer.lock().0);
     let (shown, claimed) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -398,9 +464,10 @@ fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
     let done: Vec<Vec<(u64, Vec<u8>)>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads)
             .map(|thread| {
+                let (next, put) = (&next, &put);
                 scope.spawn(move || {
                     let mut rng = fastrand::Rng::with_seed(thread);
-                    let keys = (0..puts).map(|_| key_of(3, rng.u64(..keys)));
+                    let keys = (0..puts).map(|_| key(&mut rng, next, keys));
                     keys.map(|key| (put(&key), key)).collect()
                 })
             })

@@ -23,9 +23,11 @@ use super::arena::{Arena, ArenaRef, ArenaWriter};
 use super::entry;
 use super::node::{FANOUT, Node, SECOND_HEADS_BYTES};
 
+mod last;
 mod place;
 mod pool;
 
+use last::Last;
 pub(super) use place::LeafPlace;
 use pool::Pool;
 
@@ -56,6 +58,8 @@ pub(super) struct Tree {
     second_heads: AtomicUsize,
     /// Number of further keys, of any kind, that memory is reserved for. The writer alone uses it.
     granted: OwnLine<AtomicUsize>,
+    /// Where the last insert was. The writer alone changes it.
+    last: OwnLine<Last>,
 }
 
 /// Keys for which memory is taken beyond those asked for. Few batches reserve then: only the others can insert side by side.
@@ -87,7 +91,8 @@ impl Tree {
         }
         leaves.push();
         let (root, second_heads) = (AtomicU32::new(0), AtomicUsize::new(0));
-        Some(Self { leaves, inners, root, second_heads, granted: OwnLine(AtomicUsize::new(0)) })
+        let granted = OwnLine(AtomicUsize::new(0));
+        Some(Self { leaves, inners, root, second_heads, granted, last: OwnLine::default() })
     }
 
     /// Takes from the system the memory for inserts of this many keys. Returns whether the system gave it; if not, the tree
@@ -149,7 +154,7 @@ impl Tree {
             let node = self.leaves.at(leaf);
             let index = node.rank(arena, key, false);
             if !node.is_full() {
-                self.change(node, |n| n.insert_at(arena, index, key_ref, key));
+                self.insert_in_leaf(arena, leaf, index, key_ref, key);
                 return;
             }
             // Full ancestors are split from the top down, so that a split never needs another one above it.
@@ -158,6 +163,13 @@ impl Tree {
                 None => self.split_leaf(arena, leaf, index, key_ref, path.last().copied()),
             }
         }
+    }
+
+    /// Adds a key record to a leaf that is not full.
+    fn insert_in_leaf(&self, arena: &Arena, leaf: u32, index: usize, key_ref: ArenaRef, key: &[u8]) {
+        let node = self.leaves.at(leaf);
+        self.change(node, |n| n.insert_at(arena, index, key_ref, key));
+        self.last.note(leaf, index, node.version());
     }
 
     /// The leaf for `key`. `path` gets the inner nodes on the way and the index of the child in each.

@@ -107,7 +107,11 @@ impl Memtable {
         key: &[u8],
         new: NewVersion<'_>,
     ) {
-        if let Some(record) = self.find_record(hash, key) {
+        if let Some(place) = self.tree.behind_last(arena.arena(), key) {
+            let record = entry::add_key(arena, key, new);
+            self.tree.insert_at(arena, place, record, key);
+            self.index.insert(arena, hash, record);
+        } else if let Some(record) = self.find_record(hash, key) {
             entry::add_version(arena, record, new);
         } else {
             let record = entry::add_key(arena, key, new);

@@ -134,7 +134,7 @@ impl WritePath {
         if writer.log.should_rotate(bytes) {
             self.rotate_log(writer)?;
         }
-        prefetch_small(&writer.memtable, group);
+        admitted(group).for_each(|request| prefetch(&writer.memtable, &request.operations));
         let mut next_seq = writer.next_seq;
         let records = admitted_mut(group).map(|request| {
             let (first_seq, count) = (next_seq, request.operations.count());
@@ -179,10 +179,16 @@ impl WritePath {
     }
 }
 
-/// Prefetches the index lines of requests with one operation, while the log is being written.
-fn prefetch_small(memtable: &Memtable, group: &[WriteRequest]) {
-    for hash in group.iter().filter_map(|request| request.operations.only_hash()) {
+/// Lines of the index that are prefetched for a batch at most: more would not stay in the cache until they are needed.
+const PREFETCHED_MAX: u32 = 4096;
+
+/// Prefetches the lines of the index that the inserts of a batch will read, before the batch goes to the log.
+#[inline]
+pub(super) fn prefetch(memtable: &Memtable, operations: &Operations) {
+    if let Some(hash) = operations.only_hash() {
         memtable.prefetch(hash);
+    } else if operations.count() <= PREFETCHED_MAX && !operations.is_in_pieces() {
+        operations.for_each(&mut |op| memtable.prefetch(op.hash()));
     }
 }
 

@@ -12,9 +12,9 @@ use crate::memtable::entry;
 /// Where a leaf has a key or would have it, as of a version of the leaf.
 #[derive(Clone, Copy)]
 pub(in crate::memtable) struct LeafPlace {
-    leaf: u32,
-    version: u64,
-    index: usize,
+    pub(super) leaf: u32,
+    pub(super) version: u64,
+    pub(super) index: usize,
 }
 
 impl Tree {
@@ -72,10 +72,9 @@ impl Tree {
         key_ref: ArenaRef,
         key: &[u8],
     ) {
-        let node = self.leaves.at(place.leaf);
-        if node.is_full() {
+        if self.leaves.at(place.leaf).is_full() {
             return self.insert_record(writer.arena(), key_ref, key);
         }
-        self.change(node, |n| n.insert_at(writer.arena(), place.index, key_ref, key));
+        self.insert_in_leaf(writer.arena(), place.leaf, place.index, key_ref, key);
     }
 }
