@@ -20,7 +20,7 @@
 //!
 //! # Cost
 //! A point read: one probe of the index and one read of the record. An insert of a new key: that, and a descent of four
-//! levels. An overwrite does not use the tree.
+//! levels; in ascending order neither. An overwrite does not use the tree.
 //!
 //! # Origin
 //! One memtable for all partitions: `TridentKV`, section 3.3. The rest is ours.
@@ -28,6 +28,7 @@
 mod arena;
 mod cursor;
 mod entry;
+mod in_order;
 mod index;
 mod memory;
 mod node;
@@ -36,7 +37,7 @@ mod tree;
 mod writer;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use pleach_env::sync::OwnLine;
 use pleach_env::{Error, ErrorKind, Result};
@@ -48,6 +49,7 @@ pub(crate) use arena::{FOOTPRINT_MAX, Footprint, LARGE_PER_BATCH};
 pub(crate) use cursor::MemtableCursor;
 use entry::VersionView;
 pub(crate) use entry::{LARGE_FRONT, PLACE_LEN, Place};
+use in_order::LastPlace;
 use index::HashIndex;
 use memory::Holding;
 pub(crate) use memory::MemtableMemory;
@@ -64,6 +66,8 @@ pub(crate) struct Memtable {
     tree: Tree,
     index: HashIndex,
     counts: OwnLine<Counts>,
+    /// Consecutive ascending inserts, up to a few (`in_order`). Apart from the counts, because it rarely changes.
+    ascending: OwnLine<AtomicU32>,
     /// Whether there is no entry. Apart from the counts, which each insert changes.
     is_empty: AtomicBool,
     /// Whether a value is to be separated.
@@ -80,6 +84,7 @@ struct Counts {
     deletes: AtomicU64,
     /// Largest sequence number inserted; 0 while empty.
     last_seq: AtomicU64,
+    last: LastPlace,
 }
 
 impl Memtable {
@@ -92,7 +97,8 @@ impl Memtable {
         };
         let (is_empty, is_separated) = (AtomicBool::new(true), AtomicBool::new(false));
         let (counts, holding) = (OwnLine::default(), Holding::new(memory));
-        let memtable = Self { arena, tree, index, counts, is_empty, is_separated, holding };
+        let ascending = OwnLine::default();
+        let memtable = Self { arena, tree, index, counts, ascending, is_empty, is_separated, holding };
         memtable.holding.grow_to(memtable.bytes());
         Ok(memtable)
     }

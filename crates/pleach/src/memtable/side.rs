@@ -1,7 +1,8 @@
 //! Inserts side by side: what a batch needs is claimed first, looked for while others insert, and done at its turn.
 //!
 //! [`MemtableWriter::claim`] takes the memory, under the lock of the write path. [`SideInserts::prepare`] does the part of an
-//! insert that waits for memory: the probe of the index, the descent in the tree, and the record of a new key.
+//! insert that waits for memory: the probe of the index, the descent in the tree, and the record of a new key. (A key in order
+//! needs neither probe nor descent, see `in_order`.)
 //! [`InsertsInTurn::insert`] is short: the place is known, unless another insert has changed its leaf meanwhile.
 //!
 //! # Concurrency
@@ -88,7 +89,7 @@ impl<'m> SideInserts<'m> {
     #[inline]
     pub(crate) fn prepare(&mut self, insert: &Insert<'_>) {
         let Memtable { index, tree, arena, .. } = self.memtable;
-        let place = match tree.behind_last(arena, insert.key) {
+        let place = match self.memtable.place_in_order(insert.key) {
             Some(place) => Ok(place),
             None => index.find(arena, insert.hash, insert.key).map_or_else(
                 || match tree.locate(arena, insert.key) {
@@ -136,17 +137,18 @@ impl InsertsInTurn<'_> {
                 entry::add_version(&mut self.arena, record, insert.version());
             }
             Some(Prepared::NewKey(place, record)) if memtable.tree.is_current(place) => {
-                let record = record.share();
-                memtable.tree.insert_at(&mut self.arena, place, record, key);
-                memtable.index.insert(&mut self.arena, hash, record);
+                memtable.add_record_at(&mut self.arena, hash, (place, record.share()), key);
             }
-            Some(Prepared::NewKey(_, record)) => match memtable.find_record(hash, key) {
-                // SAFETY: `prepare` made the record with the claim of these inserts, whose arena this is.
-                Some(known) => unsafe {
-                    entry::add_prepared_version(&mut self.arena, known, record, key.len());
-                },
-                None => memtable.add_record(&mut self.arena, hash, record.share(), key),
-            },
+            Some(Prepared::NewKey(_, record)) => {
+                if let Some(place) = memtable.place_in_order(key) {
+                    memtable.add_record_at(&mut self.arena, hash, (place, record.share()), key);
+                } else if let Some(known) = memtable.find_record(hash, key) {
+                    // SAFETY: `prepare` made the record with the claim of these inserts, whose arena this is.
+                    unsafe { entry::add_prepared_version(&mut self.arena, known, record, key.len()) };
+                } else {
+                    memtable.add_record(&mut self.arena, hash, record.share(), key);
+                }
+            }
             None => memtable.insert_version(&mut self.arena, hash, key, insert.version()),
         }
         memtable.count_entry(seq, kind);

@@ -23,11 +23,9 @@ use super::arena::{Arena, ArenaRef, ArenaWriter};
 use super::entry;
 use super::node::{FANOUT, Node, SECOND_HEADS_BYTES};
 
-mod last;
 mod place;
 mod pool;
 
-use last::Last;
 pub(super) use place::LeafPlace;
 use pool::Pool;
 
@@ -58,8 +56,6 @@ pub(super) struct Tree {
     second_heads: AtomicUsize,
     /// Number of further keys, of any kind, that memory is reserved for. The writer alone uses it.
     granted: OwnLine<AtomicUsize>,
-    /// Where the last insert was. The writer alone changes it.
-    last: OwnLine<Last>,
 }
 
 /// Keys for which memory is taken beyond those asked for. Few batches reserve then: only the others can insert side by side.
@@ -92,7 +88,7 @@ impl Tree {
         leaves.push();
         let (root, second_heads) = (AtomicU32::new(0), AtomicUsize::new(0));
         let granted = OwnLine(AtomicUsize::new(0));
-        Some(Self { leaves, inners, root, second_heads, granted, last: OwnLine::default() })
+        Some(Self { leaves, inners, root, second_heads, granted })
     }
 
     /// Takes from the system the memory for inserts of this many keys. Returns whether the system gave it; if not, the tree
@@ -139,14 +135,14 @@ impl Tree {
         }
     }
 
-    /// Adds a key record that the tree does not hold.
+    /// Adds a key record that the tree does not hold. Returns where it is.
     ///
     /// Requires: a reservation that covers it.
-    pub(super) fn insert(&self, writer: &mut ArenaWriter<'_>, key_ref: ArenaRef, key: &[u8]) {
-        self.insert_record(writer.arena(), key_ref, key);
+    pub(super) fn insert(&self, writer: &mut ArenaWriter<'_>, key_ref: ArenaRef, key: &[u8]) -> LeafPlace {
+        self.insert_record(writer.arena(), key_ref, key)
     }
 
-    fn insert_record(&self, arena: &Arena, key_ref: ArenaRef, key: &[u8]) {
+    fn insert_record(&self, arena: &Arena, key_ref: ArenaRef, key: &[u8]) -> LeafPlace {
         let mut path = SmallVec::<[(u32, usize); 8]>::new();
         loop {
             path.clear();
@@ -154,8 +150,7 @@ impl Tree {
             let node = self.leaves.at(leaf);
             let index = node.rank(arena, key, false);
             if !node.is_full() {
-                self.insert_in_leaf(arena, leaf, index, key_ref, key);
-                return;
+                return self.insert_in_leaf(arena, leaf, index, key_ref, key);
             }
             // Full ancestors are split from the top down, so that a split never needs another one above it.
             match path.iter().position(|&(inner, _)| self.inner(inner).node.is_full()) {
@@ -166,10 +161,17 @@ impl Tree {
     }
 
     /// Adds a key record to a leaf that is not full.
-    fn insert_in_leaf(&self, arena: &Arena, leaf: u32, index: usize, key_ref: ArenaRef, key: &[u8]) {
+    fn insert_in_leaf(
+        &self,
+        arena: &Arena,
+        leaf: u32,
+        index: usize,
+        key_ref: ArenaRef,
+        key: &[u8],
+    ) -> LeafPlace {
         let node = self.leaves.at(leaf);
         self.change(node, |n| n.insert_at(arena, index, key_ref, key));
-        self.last.note(leaf, index, node.version());
+        LeafPlace { leaf, version: node.version(), index }
     }
 
     /// The leaf for `key`. `path` gets the inner nodes on the way and the index of the child in each.

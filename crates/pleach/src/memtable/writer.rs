@@ -15,6 +15,7 @@ use pleach_table::ValueKind;
 
 use super::arena::{ArenaRef, ArenaWriter, Footprint};
 use super::entry::{NewVersion, Place};
+use super::tree::LeafPlace;
 use super::{Memtable, MemtableMemory, entry};
 
 /// A memtable and the right to write to it. It is made with the memtable, and is neither `Clone` nor `Copy`.
@@ -107,10 +108,9 @@ impl Memtable {
         key: &[u8],
         new: NewVersion<'_>,
     ) {
-        if let Some(place) = self.tree.behind_last(arena.arena(), key) {
+        if let Some(place) = self.place_in_order(key) {
             let record = entry::add_key(arena, key, new);
-            self.tree.insert_at(arena, place, record, key);
-            self.index.insert(arena, hash, record);
+            self.add_record_at(arena, hash, (place, record), key);
         } else if let Some(record) = self.find_record(hash, key) {
             entry::add_version(arena, record, new);
         } else {
@@ -133,7 +133,20 @@ impl Memtable {
 
     #[inline]
     pub(super) fn add_record(&self, arena: &mut ArenaWriter<'_>, hash: u64, record: ArenaRef, key: &[u8]) {
-        self.tree.insert(arena, record, key);
+        self.note(self.tree.insert(arena, record, key));
+        self.index.insert(arena, hash, record);
+    }
+
+    /// The same, at a place in the tree that is current.
+    #[inline]
+    pub(super) fn add_record_at(
+        &self,
+        arena: &mut ArenaWriter<'_>,
+        hash: u64,
+        (place, record): (LeafPlace, ArenaRef),
+        key: &[u8],
+    ) {
+        self.note(self.tree.insert_at(arena, place, record, key));
         self.index.insert(arena, hash, record);
     }
 }

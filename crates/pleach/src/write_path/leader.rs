@@ -134,7 +134,8 @@ impl WritePath {
         if writer.log.should_rotate(bytes) {
             self.rotate_log(writer)?;
         }
-        admitted(group).for_each(|request| prefetch(&writer.memtable, &request.operations));
+        admitted(group)
+            .fold(PREFETCHED_MAX, |budget, request| prefetch(&writer.memtable, &request.operations, budget));
         let mut next_seq = writer.next_seq;
         let records = admitted_mut(group).map(|request| {
             let (first_seq, count) = (next_seq, request.operations.count());
@@ -179,17 +180,21 @@ impl WritePath {
     }
 }
 
-/// Lines of the index that are prefetched for a batch at most: more would not stay in the cache until they are needed.
-const PREFETCHED_MAX: u32 = 4096;
+/// Lines of the index that are prefetched for a group at most: more would not stay in the processor's cache until they are
+/// needed (arbitrary: 256 KiB).
+pub(super) const PREFETCHED_MAX: u32 = 4096;
 
-/// Prefetches the lines of the index that the inserts of a batch will read, before the batch goes to the log.
+/// Prefetches the lines of the index that the inserts of a batch will read, before the batch goes to the log. Of `budget` lines,
+/// returns the rest.
 #[inline]
-pub(super) fn prefetch(memtable: &Memtable, operations: &Operations) {
+pub(super) fn prefetch(memtable: &Memtable, operations: &Operations, budget: u32) -> u32 {
     if let Some(hash) = operations.only_hash() {
         memtable.prefetch(hash);
-    } else if operations.count() <= PREFETCHED_MAX && !operations.is_in_pieces() {
+    } else if operations.count() <= budget && !operations.is_in_pieces() && !memtable.is_empty() {
         operations.for_each(&mut |op| memtable.prefetch(op.hash()));
+        return budget - operations.count();
     }
+    budget
 }
 
 /// Inserts a batch's operations, which were appended to `segment`, under consecutive sequence numbers from `next_seq` on.

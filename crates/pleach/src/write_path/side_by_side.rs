@@ -27,7 +27,7 @@ use pleach_env::{File, Result, failpoint};
 use pleach_log::{Append, Durability, SEQ_MAX, SeqNo};
 use pleach_table::ValueKind;
 
-use super::leader::{PayloadPlace, prefetch};
+use super::leader::{PREFETCHED_MAX, PayloadPlace, prefetch};
 use super::recent_writers::is_noted;
 use super::{WritePath, WriteRequest, Writer, leader_panicked};
 use crate::memtable::{Footprint, Insert, Memtable, SideInserts};
@@ -50,7 +50,7 @@ impl WritePath {
         }
         let state = self.version_set.state.load();
         let memtable = &state.active.memtable;
-        prefetch(memtable, &request.operations);
+        prefetch(memtable, &request.operations, PREFETCHED_MAX);
         let logged = {
             let mut writer = self.writer.lock_soon()?;
             match self.log_side_by_side(&mut writer, request, memtable)? {

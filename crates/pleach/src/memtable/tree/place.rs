@@ -1,7 +1,8 @@
 //! Places in the tree's leaves: where a key is or would be, found before the insert's turn and used in it.
 //!
-//! Any thread finds a place ([`Tree::locate`]). The one whose turn it is asks whether the leaf is still the same
-//! ([`Tree::is_current`]), and then inserts without a descent ([`Tree::insert_at`]).
+//! Any thread finds a place, by a descent ([`Tree::locate`]) or next to a key that is known ([`Tree::behind`]). The one whose
+//! turn it is asks whether the leaf is still the same ([`Tree::is_current`]), and then inserts without a descent
+//! ([`Tree::insert_at`]).
 
 use std::sync::atomic::Ordering;
 
@@ -12,9 +13,9 @@ use crate::memtable::entry;
 /// Where a leaf has a key or would have it, as of a version of the leaf.
 #[derive(Clone, Copy)]
 pub(in crate::memtable) struct LeafPlace {
-    pub(super) leaf: u32,
-    pub(super) version: u64,
-    pub(super) index: usize,
+    pub(in crate::memtable) leaf: u32,
+    pub(in crate::memtable) version: u64,
+    pub(in crate::memtable) index: usize,
 }
 
 impl Tree {
@@ -49,6 +50,31 @@ impl Tree {
         }
     }
 
+    /// The place next to that of another key, if `key` belongs there: then the tree does not hold it. For any thread.
+    ///
+    /// It compares the keys on both sides, so under one version of the leaf it is right for any index that has a key.
+    #[inline]
+    pub(in crate::memtable) fn behind(
+        &self,
+        arena: &Arena,
+        other: LeafPlace,
+        key: &[u8],
+    ) -> Option<LeafPlace> {
+        let LeafPlace { leaf, version, index } = other;
+        let node = self.leaves.at(leaf);
+        if node.version() != version || index >= node.count() {
+            return None;
+        }
+        let is_above = |at| entry::key(arena, at) < key;
+        let is_below = |at| key < entry::key(arena, at);
+        if !node.key_at(index).is_some_and(is_above) {
+            return None;
+        }
+        let next = if index + 1 < node.count() { node.key_at(index + 1) } else { node.high() };
+        let is_between = next.is_none_or(is_below);
+        (is_between && node.unchanged_since(version)).then_some(LeafPlace { leaf, version, index: index + 1 })
+    }
+
     /// Prefetches what [`Tree::insert_at`] will change.
     #[inline]
     pub(in crate::memtable) fn prefetch_to_insert(&self, place: LeafPlace) {
@@ -61,7 +87,7 @@ impl Tree {
         self.leaves.at(place.leaf).unchanged_since(place.version)
     }
 
-    /// Adds a key record that the tree does not hold, at a place that is current.
+    /// Adds a key record that the tree does not hold, at a place that is current. Returns where it is then.
     ///
     /// Requires: a reservation that covers it.
     #[inline]
@@ -71,10 +97,20 @@ impl Tree {
         place: LeafPlace,
         key_ref: ArenaRef,
         key: &[u8],
-    ) {
+    ) -> LeafPlace {
         if self.leaves.at(place.leaf).is_full() {
             return self.insert_record(writer.arena(), key_ref, key);
         }
-        self.insert_in_leaf(writer.arena(), place.leaf, place.index, key_ref, key);
+        self.insert_in_leaf(writer.arena(), place.leaf, place.index, key_ref, key)
+    }
+
+    /// Each index of each leaf, those without a key too.
+    #[cfg(test)]
+    pub(in crate::memtable) fn places(&self) -> impl Iterator<Item = LeafPlace> {
+        let leaves = 0..u32::try_from(self.leaves.len()).expect("few leaves");
+        leaves.flat_map(|leaf| {
+            let version = self.leaves.at(leaf).version();
+            (0..super::FANOUT).map(move |index| LeafPlace { leaf, version, index })
+        })
     }
 }
