@@ -213,7 +213,7 @@ fn keys_in_order_go_next_to_the_last_insert_and_nowhere_else() {
         let mut writer = memtable(budget);
         let memtable = Arc::clone(&writer);
         let (mut model, mut seq) = (BTreeMap::new(), 0);
-        while seq < scaled(40_000) {
+        while seq < if cfg!(miri) { 150 } else { 40_000 } {
             let (step, kind) = ([1, 2, 5, 40][rng.usize(..4)], rng.u32(1..3));
             let first = rng.u64(..scaled(100_000));
             // Some are prepared before their turn, as those of writers side by side; some of those together.
@@ -272,9 +272,9 @@ fn keys_in_order_go_next_to_the_last_insert_and_nowhere_else() {
 #[test]
 fn places_next_to_a_key_are_those_of_a_descent() {
     let mut rng = fastrand::Rng::with_seed(seed());
-    for kind in 0..4 {
+    for kind in if cfg!(miri) { 3..4 } else { 0..4 } {
         let mut memtable = memtable(1 << 20);
-        let count = if cfg!(miri) { 300 } else { 3_000 };
+        let count = if cfg!(miri) { 150 } else { 3_000 };
         for seq in 1..=count {
             put(&mut memtable, &key_of(kind, rng.u64(..count * 2)), seq, b"");
         }
@@ -282,7 +282,7 @@ fn places_next_to_a_key_are_those_of_a_descent() {
         let places: Vec<_> = tree.places().collect();
         assert!(places.len() > 64);
         let mut found = 0;
-        for _ in 0..if cfg!(miri) { 5 } else { 100 } {
+        for _ in 0..if cfg!(miri) { 2 } else { 100 } {
             let key = key_of(kind, rng.u64(..count * 2));
             let (wanted, record) = tree.locate(arena, &key);
             for place in &places {
@@ -465,7 +465,7 @@ fn inserts_that_were_claimed_side_by_side_agree_with_a_model() {
 }
 
 #[test]
-fn inserts_in_order_that_were_claimed_side_by_side_agree_with_a_model() {
+fn inserts_that_were_claimed_in_order_agree_with_a_model() {
     // The greatest key comes early, so keys in order go between others.
     let in_order = insert_side_by_side(|rng, next, keys| match rng.u8(..32) {
         0 => key_of(1, rng.u64(..keys)),
