@@ -296,6 +296,14 @@ impl Operations {
         Self::decode(self.record.payload(), visit).expect("operations were encoded here");
     }
 
+    /// Shows the hashes of their keys, if no large or packed value is among them. Operations that cannot be decoded are left out:
+    /// the panic is that of who inserts them.
+    pub(crate) fn for_each_hash(&self, visit: &mut dyn FnMut(u64)) {
+        if !self.is_in_pieces {
+            let _who_inserts_panics = Self::decode(self.record.payload(), &mut |op| visit(op.hash()));
+        }
+    }
+
     #[cold]
     fn for_each_in_pieces(&self, visit: &mut dyn FnMut(Operation<'_>)) {
         let offsets = self.record.regions().map(|(at, _)| at);

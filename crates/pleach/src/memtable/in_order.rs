@@ -1,8 +1,8 @@
 //! Keys in ascending order: each goes next to the last insert.
 //!
-//! Such a key needs no descent in the tree, and no probe of the hash index: the keys on both sides of its place say that the
-//! memtable does not hold it. The place is checked only after consecutive ascending inserts, so keys in random order cost one
-//! load.
+//! Such a key needs no descent in the tree, and no lookup in the hash index: the keys on both sides of its place say that the
+//! memtable does not hold it. (The index still gets the key.) The place is checked only after consecutive ascending inserts, so
+//! overwrites and keys in random order cost one load.
 //!
 //! # Concurrency
 //! Who inserts takes note of the place. Any thread reads it, and may get fields of different inserts: [`Tree::behind`] is right
@@ -21,7 +21,9 @@ const ASCENDING_MIN: u32 = 2;
 /// Where the last new key is.
 #[derive(Default)]
 pub(super) struct LastPlace {
+    /// The number of its leaf. Stored last, and loaded first.
     leaf: AtomicU32,
+    /// Its index in the leaf.
     index: AtomicU32,
     /// The leaf's version after the insert.
     version: AtomicU64,
@@ -38,19 +40,30 @@ impl Memtable {
         // After a full leaf, the new key is the first one of a new leaf.
         let is_ascending = if place.leaf == leaf_before { index == index_before + 1 } else { index == 0 };
         let before = self.ascending.load(Ordering::Relaxed);
-        let ascending = if is_ascending { (before + 1).min(ASCENDING_MIN) } else { 0 };
-        if ascending != before {
-            self.ascending.store(ascending, Ordering::Relaxed);
-        }
+        self.set_ascending(if is_ascending { (before + 1).min(ASCENDING_MIN) } else { 0 });
         last.index.store(index, Ordering::Relaxed);
         last.version.store(place.version, Ordering::Relaxed);
-        // With the memory of the leaf.
+        // Who loads the number has the leaf's memory, too.
         last.leaf.store(place.leaf, Ordering::Release);
+    }
+
+    /// Takes note of an overwrite. Requires: the caller inserts at present.
+    #[inline]
+    pub(super) fn note_overwrite(&self) {
+        self.set_ascending(0);
+    }
+
+    /// Other threads read it, so it is stored only if it changes.
+    #[inline]
+    fn set_ascending(&self, ascending: u32) {
+        if ascending != self.ascending.load(Ordering::Relaxed) {
+            self.ascending.store(ascending, Ordering::Relaxed);
+        }
     }
 
     /// Whether the last inserts were ascending.
     #[inline]
-    pub(super) fn is_in_order(&self) -> bool {
+    fn is_in_order(&self) -> bool {
         self.ascending.load(Ordering::Relaxed) == ASCENDING_MIN
     }
 

@@ -20,7 +20,7 @@
 //!
 //! # Cost
 //! A point read: one probe of the index and one read of the record. An insert of a new key: that, and a descent of four
-//! levels; in ascending order neither. An overwrite does not use the tree.
+//! levels; in ascending order only the store to the index. An overwrite does not use the tree.
 //!
 //! # Origin
 //! One memtable for all partitions: `TridentKV`, section 3.3. The rest is ours.

@@ -2,7 +2,7 @@
 //!
 //! [`MemtableWriter::claim`] takes the memory, under the lock of the write path. [`SideInserts::prepare`] does the part of an
 //! insert that waits for memory: the probe of the index, the descent in the tree, and the record of a new key. (A key in order
-//! needs neither probe nor descent, see `in_order`.)
+//! needs neither lookup nor descent, see `in_order`.)
 //! [`InsertsInTurn::insert`] is short: the place is known, unless another insert has changed its leaf meanwhile.
 //!
 //! # Concurrency
@@ -135,6 +135,7 @@ impl InsertsInTurn<'_> {
         match self.prepared.next() {
             Some(Prepared::Overwrite(record)) => {
                 entry::add_version(&mut self.arena, record, insert.version());
+                memtable.note_overwrite();
             }
             Some(Prepared::NewKey(place, record)) if memtable.tree.is_current(place) => {
                 memtable.add_record_at(&mut self.arena, hash, (place, record.share()), key);

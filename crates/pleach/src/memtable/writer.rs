@@ -113,6 +113,7 @@ impl Memtable {
             self.add_record_at(arena, hash, (place, record), key);
         } else if let Some(record) = self.find_record(hash, key) {
             entry::add_version(arena, record, new);
+            self.note_overwrite();
         } else {
             let record = entry::add_key(arena, key, new);
             self.add_record(arena, hash, record, key);

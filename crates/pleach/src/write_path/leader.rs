@@ -184,14 +184,14 @@ impl WritePath {
 /// needed (arbitrary: 256 KiB).
 pub(super) const PREFETCHED_MAX: u32 = 4096;
 
-/// Prefetches the lines of the index that the inserts of a batch will read, before the batch goes to the log. Of `budget` lines,
-/// returns the rest.
+/// Prefetches the lines of the index that the inserts of a batch will read, before the batch goes to the log, unless they are
+/// more than `budget`. Returns the rest of it. A single operation does not count.
 #[inline]
 pub(super) fn prefetch(memtable: &Memtable, operations: &Operations, budget: u32) -> u32 {
     if let Some(hash) = operations.only_hash() {
         memtable.prefetch(hash);
-    } else if operations.count() <= budget && !operations.is_in_pieces() && !memtable.is_empty() {
-        operations.for_each(&mut |op| memtable.prefetch(op.hash()));
+    } else if operations.count() <= budget && !memtable.is_empty() {
+        operations.for_each_hash(&mut |hash| memtable.prefetch(hash));
         return budget - operations.count();
     }
     budget

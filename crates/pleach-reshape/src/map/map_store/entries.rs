@@ -1,4 +1,7 @@
-//! What a checkpoint writes of each key: an entry of its own, or a part of a run. Runs whose rows have all gone are removed.
+//! Entries of a checkpoint: each key gets one of its own, or is part of a run. Runs whose rows have all gone are removed.
+//!
+//! # On disk
+//! Layout: docs/format/reshaped-rows.md.
 
 use pleach::{Durability, Error, Result, WriteBatch};
 
