@@ -141,6 +141,11 @@ impl LogWriter {
         RetiredSegments(retired)
     }
 
+    /// Whether the next sync includes segments before the current one.
+    pub fn has_unsynced_full_segments(&self) -> bool {
+        !self.older.is_empty()
+    }
+
     fn check_not_poisoned(&self) -> Result<()> {
         if self.current.is_poisoned() {
             return Err(

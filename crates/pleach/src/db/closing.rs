@@ -111,7 +111,7 @@ impl Inner {
 
     fn make_close_durable(&self, writer: &mut Writer) -> Result<()> {
         let Some(cause) = self.ctx.status.poison().cloned() else { return self.close_healthy(writer) };
-        if writer.log.is_poisoned() || self.writes.lost_values.load(Ordering::Acquire) {
+        if writer.log.is_poisoned() || self.writes.may_have_lost_values() {
             let message = format!("the store was closed, but writes may be lost after a failure: {cause}");
             return Err(Error::new(ErrorKind::Poisoned, message));
         }

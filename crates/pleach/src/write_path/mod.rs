@@ -70,7 +70,9 @@ pub(crate) struct WritePath {
     recent_writers: Mutex<RecentWriters>,
     /// Whether the sync of a segment failed that a flush has made a value segment: its writes may be lost. Set before the store
     /// is poisoned.
-    pub(crate) lost_values: AtomicBool,
+    lost_values: AtomicBool,
+    /// Held for a sync of a full segment, until a failure has poisoned the store: [`WritePath::sync_full_segment`].
+    full_segment_syncs: Mutex<()>,
     /// Whether a commit leader waits for a flush or sleeps. A request that comes now would wait too.
     writers_wait: AtomicBool,
     /// Where batches wait for their turn.
@@ -121,6 +123,7 @@ impl WritePath {
             pressure: Pressure::default(),
             recent_writers: Mutex::default(),
             lost_values: AtomicBool::new(false),
+            full_segment_syncs: Mutex::new(()),
             writers_wait: AtomicBool::new(false),
             turns: Turnstile::new(),
             preparing: Mutex::new(()),
@@ -241,7 +244,36 @@ impl WritePath {
     /// Makes everything written so far durable.
     pub(crate) fn sync_writer(&self, writer: &mut Writer) -> Result<()> {
         self.forget_flushed(writer);
-        writer.log.sync().map_err(|e| self.ctx.status.set_poison(e))
+        let mut others_wait = None;
+        if writer.log.has_unsynced_full_segments() {
+            others_wait = Some(self.full_segment_syncs.lock());
+            self.ctx.status.check_not_poisoned()?;
+        }
+        let synced = writer.log.sync().map_err(|e| self.ctx.status.set_poison(e));
+        drop(others_wait);
+        synced
+    }
+
+    /// Syncs a full segment of the log, whose values a flush keeps where they are.
+    ///
+    /// A commit leader may sync the same segment by the handle of the log. A failed sync can be the only one that tells of lost
+    /// bytes. So the two take turns, and who comes second finds the store poisoned. Does not take `writer`.
+    pub(crate) fn sync_full_segment(&self, segment: FileId, handle: &dyn File) -> Result<()> {
+        let _others_wait = self.full_segment_syncs.lock();
+        self.ctx.status.check_not_poisoned()?;
+        handle.sync("value_segment.sync").map_err(|e| {
+            self.lost_values.store(true, Ordering::Release);
+            self.ctx.status.set_poison(Error::io(
+                "sync the log segment",
+                &segment_path(&self.ctx.dir, segment),
+                e,
+            ))
+        })
+    }
+
+    /// Whether writes may be lost because a full segment could not be synced.
+    pub(crate) fn may_have_lost_values(&self) -> bool {
+        self.lost_values.load(Ordering::Acquire)
     }
 
     /// Starts a new log segment.

@@ -11,10 +11,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use pleach_env::{Error, File, FileId, Result};
-use pleach_log::segment_path;
+use pleach_env::{File, FileId, Result};
 use pleach_table::{ValueKind, key_hash};
 
 use super::{on_partition, partition_of};
@@ -113,11 +111,7 @@ impl<'i> SeparatedValues<'i> {
             self.finish_copies(copies)?;
         }
         for (segment, Kept { handle, .. }) in &self.kept {
-            handle.sync("value_segment.sync").map_err(|e| {
-                let path = segment_path(&self.upkeep.ctx.dir, *segment);
-                self.upkeep.writes.lost_values.store(true, Ordering::Release);
-                self.upkeep.ctx.status.set_poison(Error::io("sync the log segment", &path, e))
-            })?;
+            self.upkeep.writes.sync_full_segment(*segment, &**handle)?;
         }
         Ok(())
     }
