@@ -249,7 +249,7 @@ impl WritePath {
             others_wait = Some(self.full_segment_syncs.lock());
             self.ctx.status.check_not_poisoned()?;
         }
-        let synced = writer.log.sync().map_err(|e| self.ctx.status.set_poison(e));
+        let synced = writer.log.sync().map_err(|e| self.sync_failed(e));
         drop(others_wait);
         synced
     }
@@ -263,12 +263,13 @@ impl WritePath {
         self.ctx.status.check_not_poisoned()?;
         handle.sync("value_segment.sync").map_err(|e| {
             self.lost_values.store(true, Ordering::Release);
-            self.ctx.status.set_poison(Error::io(
-                "sync the log segment",
-                &segment_path(&self.ctx.dir, segment),
-                e,
-            ))
+            self.sync_failed(Error::io("sync the log segment", &segment_path(&self.ctx.dir, segment), e))
         })
+    }
+
+    fn sync_failed(&self, error: Error) -> Error {
+        failpoint::reached("log.sync_failed");
+        self.ctx.status.set_poison(error)
     }
 
     /// Whether writes may be lost because a full segment could not be synced.
