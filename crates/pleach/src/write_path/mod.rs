@@ -259,6 +259,7 @@ impl WritePath {
     /// A commit leader may sync the same segment by the handle of the log. A failed sync can be the only one that tells of lost
     /// bytes. So the two take turns, and who comes second finds the store poisoned. Does not take `writer`.
     pub(crate) fn sync_full_segment(&self, segment: FileId, handle: &dyn File) -> Result<()> {
+        failpoint::reached("flush.segment_sync");
         let _others_wait = self.full_segment_syncs.lock();
         self.ctx.status.check_not_poisoned()?;
         handle.sync("value_segment.sync").map_err(|e| {

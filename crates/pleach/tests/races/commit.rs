@@ -1,8 +1,11 @@
 //! Races of commits with readers.
 
-use pleach::Db;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use pleach::env::failpoint::{self, hold};
-use pleach::env::{Env, RealEnv};
+use pleach::env::{Env, Fault, FaultKind, RealEnv, SimEnv};
+use pleach::{Db, Durability, Options};
 
 use crate::race;
 
@@ -19,7 +22,7 @@ fn a_batch_is_seen_whole_or_not_at_all() {
                 let mut batch = db.batch();
                 batch.put(&partition, b"a", b"1");
                 batch.put(&partition, b"b", b"2");
-                batch.commit(pleach::Durability::Buffered).unwrap();
+                batch.commit(Durability::Buffered).unwrap();
             }
         });
         held.wait_for(1);
@@ -54,7 +57,7 @@ fn puts_side_by_side_are_seen_in_the_order_of_the_log() {
             held.wait_for(2);
         } else {
             println!("one processor: the second put waits in the commit queue instead of at the point");
-            std::thread::sleep(std::time::Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(50));
             assert!(!second.is_finished());
         }
         let seen = db.last_sequence_number();
@@ -64,7 +67,7 @@ fn puts_side_by_side_are_seen_in_the_order_of_the_log() {
         let inserted = hold("commit.inserted");
         held.release();
         inserted.wait_for(1);
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         assert_eq!(failpoint::held_points(), "commit.inserted (1 waiting)");
         assert_eq!(partition.get(b"b").unwrap(), None);
         inserted.release();
@@ -98,7 +101,7 @@ fn what_ends_a_memtable_waits_for_puts_on_their_way() {
             let db = db.clone();
             move || db.drop_partition(gone)
         });
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(Duration::from_millis(50));
         assert!(!flush.is_finished() && !drop_it.is_finished());
         held.release();
         writer.join().unwrap().unwrap();
@@ -146,5 +149,42 @@ fn many_writers_of_the_same_keys_lose_nothing() {
             }
         }
         assert_eq!(db.last_sequence_number(), 8 * 8_000);
+    });
+}
+
+/// The sync of a full segment fails for a commit leader, and has not poisoned the store yet. A flush whose sync of the same
+/// segment would succeed, because its pages are clean now, must not go on to name it.
+#[test]
+fn a_flush_does_not_name_a_segment_that_a_leader_failed_to_sync() {
+    race(|| {
+        let env = SimEnv::new(1);
+        let db = Options::new().env(env.clone()).separate_at(200).open("/store").unwrap();
+        let partition = db.default_partition();
+        (0..50u8).for_each(|key| partition.put([key], [key; 1000]).unwrap());
+        let before_sync = hold("flush.segment_sync");
+        let (flushed, ended) = channel();
+        std::thread::spawn({
+            let db = db.clone();
+            move || flushed.send(db.flush()).unwrap()
+        });
+        before_sync.wait_for(1);
+        let before_poison = hold("log.sync_failed");
+        let op = env.op_count();
+        (op..op + 10).for_each(|at_op| env.add_fault(Fault { at_op, kind: FaultKind::SyncFails }));
+        let writer = std::thread::spawn({
+            let db = db.clone();
+            move || {
+                let mut batch = db.batch();
+                batch.put(&db.default_partition(), b"new", b"value");
+                batch.commit(Durability::Sync)
+            }
+        });
+        before_poison.wait_for(1);
+        env.clear_faults();
+        before_sync.release();
+        let early = ended.recv_timeout(Duration::from_millis(100));
+        before_poison.release();
+        assert!(writer.join().unwrap().is_err());
+        assert!(early.or_else(|_| ended.recv()).unwrap().is_err());
     });
 }
