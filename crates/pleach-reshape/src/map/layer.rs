@@ -11,14 +11,17 @@
 //! Each shard's lock guards its tree, and one the tail; it is taken last. The filter has a key before a tree or the tail has it.
 //! `bytes` is a statistic.
 
-use std::cmp::Reverse;
+use std::borrow::Borrow;
+use std::cmp;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap, btree_map};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pleach::env::sync::{Mutex, RwLock};
+use pleach_coding::head;
 
 use super::tail::{TAIL_ENTRY_BYTES, Tail, TailRange};
-use super::{Bounds, Direction, Key, is_empty};
+use super::{Bounds, Direction, Key, compare, is_empty};
 use crate::ids::Id;
 
 /// Shards of a layer: more than threads that publish, few enough for a range to visit all.
@@ -168,9 +171,31 @@ impl Filter {
     }
 }
 
+/// A key in a tree.
+#[derive(PartialEq, Eq)]
+struct TreeKey(Key);
+
+impl PartialOrd for TreeKey {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for TreeKey {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        compare(&self.0, &other.0)
+    }
+}
+
+impl Borrow<[u8]> for TreeKey {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 /// Recent changes of the map.
 pub(crate) struct Layer {
-    shards: Box<[RwLock<BTreeMap<Key, Entry>>]>,
+    shards: Box<[RwLock<BTreeMap<TreeKey, Entry>>]>,
     tail: RwLock<Tail>,
     filter: Filter,
     bytes: AtomicUsize,
@@ -187,7 +212,7 @@ impl Layer {
         }
     }
 
-    fn shard(&self, hash: u64) -> &RwLock<BTreeMap<Key, Entry>> {
+    fn shard(&self, hash: u64) -> &RwLock<BTreeMap<TreeKey, Entry>> {
         // Latches use the upper bits.
         &self.shards[usize::from(hash.to_le_bytes()[0]) % SHARD_COUNT]
     }
@@ -219,7 +244,7 @@ impl Layer {
     /// The same; whether the tail does not have the key.
     fn publish_in_tree(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon, is_new: bool) {
         let mut shard = self.shard(hash).write();
-        match shard.entry(Key::from_slice(key)) {
+        match shard.entry(TreeKey(Key::from_slice(key))) {
             btree_map::Entry::Occupied(mut entry) => entry.get_mut().replace(published, horizon),
             btree_map::Entry::Vacant(vacant) => {
                 if !is_new && let Some(entry) = self.tail.write().get_mut(key) {
@@ -271,34 +296,17 @@ impl Layer {
         let tail = self.tail.read();
         let trees = shards.iter().map(|shard| Source::Tree(shard.range::<[u8], _>(bounds)));
         let mut sources: Vec<_> = trees.chain([Source::Tail(tail.range(bounds))]).collect();
-        match direction {
-            Direction::Up => {
-                let mut heads: BinaryHeap<_> = BinaryHeap::with_capacity(sources.len());
-                for (number, source) in sources.iter_mut().enumerate() {
-                    heads.extend(source.next().map(|(key, entry)| Reverse((key, number, ByNothing(entry)))));
-                }
-                while let Some(Reverse((key, number, entry))) = heads.pop() {
-                    if take(key, entry.0, at, limit, out) {
-                        return false;
-                    }
-                    heads.extend(
-                        sources[number].next().map(|(key, entry)| Reverse((key, number, ByNothing(entry)))),
-                    );
-                }
+        let firsts = sources.iter_mut().enumerate();
+        let mut nexts: BinaryHeap<_> = firsts
+            .filter_map(|(number, source)| Some(Next::new(source.next(direction)?, number, direction)))
+            .collect();
+        while let Some(mut next) = nexts.peek_mut() {
+            if take(next.key, next.entry, at, limit, out) {
+                return false;
             }
-            Direction::Down => {
-                let mut heads: BinaryHeap<_> = BinaryHeap::with_capacity(sources.len());
-                for (number, source) in sources.iter_mut().enumerate() {
-                    heads.extend(source.next_back().map(|(key, entry)| (key, number, ByNothing(entry))));
-                }
-                while let Some((key, number, entry)) = heads.pop() {
-                    if take(key, entry.0, at, limit, out) {
-                        return false;
-                    }
-                    heads.extend(
-                        sources[number].next_back().map(|(key, entry)| (key, number, ByNothing(entry))),
-                    );
-                }
+            match sources[next.source].next(direction) {
+                Some(entry) => *next = Next::new(entry, next.source, direction),
+                None => drop(PeekMut::pop(next)),
             }
         }
         true
@@ -307,23 +315,59 @@ impl Layer {
 
 /// Entries of a range from one place.
 enum Source<'l> {
-    Tree(btree_map::Range<'l, Key, Entry>),
+    Tree(btree_map::Range<'l, TreeKey, Entry>),
     Tail(TailRange<'l>),
 }
 
 impl<'l> Source<'l> {
-    fn next(&mut self) -> Option<(&'l Key, &'l Entry)> {
-        match self {
-            Source::Tree(range) => range.next(),
-            Source::Tail(range) => range.next(),
+    fn next(&mut self, direction: Direction) -> Option<(&'l Key, &'l Entry)> {
+        match (self, direction) {
+            (Source::Tree(range), Direction::Up) => range.next().map(|(key, entry)| (&key.0, entry)),
+            (Source::Tree(range), Direction::Down) => range.next_back().map(|(key, entry)| (&key.0, entry)),
+            (Source::Tail(range), Direction::Up) => range.next(),
+            (Source::Tail(range), Direction::Down) => range.next_back(),
         }
     }
+}
 
-    fn next_back(&mut self) -> Option<(&'l Key, &'l Entry)> {
-        match self {
-            Source::Tree(range) => range.next_back(),
-            Source::Tail(range) => range.next_back(),
-        }
+/// The next entry of a source. The greatest is the one that comes first. No two sources have a key.
+struct Next<'l> {
+    /// The first 8 bytes of the key; inverted where entries come in descending order.
+    head: u64,
+    key: &'l Key,
+    entry: &'l Entry,
+    source: usize,
+    direction: Direction,
+}
+
+impl<'l> Next<'l> {
+    fn new((key, entry): (&'l Key, &'l Entry), source: usize, direction: Direction) -> Self {
+        let head = if direction == Direction::Up { head(key) } else { !head(key) };
+        Self { head, key, entry, source, direction }
+    }
+}
+
+impl PartialEq for Next<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Next<'_> {}
+
+impl PartialOrd for Next<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Next<'_> {
+    fn cmp(&self, other: &Self) -> cmp::Ordering {
+        let by_keys = || match self.direction {
+            Direction::Up => other.key.cmp(self.key),
+            Direction::Down => self.key.cmp(other.key),
+        };
+        other.head.cmp(&self.head).then_with(by_keys)
     }
 }
 
@@ -335,29 +379,6 @@ fn take(key: &Key, entry: &Entry, at: u64, limit: usize, out: &mut Vec<(Key, Opt
     }
     out.push((key.clone(), published.id));
     false
-}
-
-/// What is carried along in a heap and does not count for its order.
-struct ByNothing<T>(T);
-
-impl<T> PartialEq for ByNothing<T> {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl<T> Eq for ByNothing<T> {}
-
-impl<T> PartialOrd for ByNothing<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for ByNothing<T> {
-    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
-        std::cmp::Ordering::Equal
-    }
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@
 //! # Cost
 //! About 28 bytes a key of 16 bytes. A lookup compares 8-byte heads in two arrays, then searches one leaf.
 
+use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 use std::sync::Arc;
 
 use pleach_coding::{common_prefix_len, head, u16_at, u64_at};
 
-use super::{Bounds, Direction, Key};
+use super::{Bounds, Direction, Key, compare};
 use crate::ids::Id;
 
 /// A leaf is split above this size. Arbitrary between long copies and much overhead.
@@ -94,10 +95,10 @@ impl Leaf {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
-            match self.entry(middle)[ID_LEN..].cmp(suffix) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return (middle, true),
-                std::cmp::Ordering::Greater => high = middle,
+            match compare(&self.entry(middle)[ID_LEN..], suffix) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return (middle, true),
+                Ordering::Greater => high = middle,
             }
         }
         (low, false)
@@ -231,7 +232,7 @@ impl Packed {
         let (mut root, mut scratch) = (Level::default(), Scratch::default());
         for (index, node) in self.root.children.iter().enumerate() {
             let next = self.root.children.get(index + 1).map(|node| node.children[0].key(0));
-            let is_inside = |key: &Key| next.as_ref().is_none_or(|next| key < next);
+            let is_inside = |key: &Key| next.as_ref().is_none_or(|next| compare(key, next).is_lt());
             if changes.peek().is_none_or(|(key, _)| !is_inside(key)) {
                 root.push(self.root.heads[index], Arc::clone(node), node.bytes);
                 continue;
@@ -378,7 +379,7 @@ fn apply_to_node(node: &Node, changes: &[&(Key, Option<Id>)], scratch: &mut Scra
     let mut carried: Vec<(Key, Id)> = Vec::new();
     for (index, leaf) in node.children.iter().enumerate() {
         let next = node.children.get(index + 1).map(|leaf| leaf.key(0));
-        let is_inside = |key: &Key| next.as_ref().is_none_or(|next| key < next);
+        let is_inside = |key: &Key| next.as_ref().is_none_or(|next| compare(key, next).is_lt());
         if carried.is_empty() && changes.peek().is_none_or(|(key, _)| !is_inside(key)) {
             leaves.push(leaf.clone());
             continue;
