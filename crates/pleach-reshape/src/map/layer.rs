@@ -11,24 +11,24 @@
 //! Each shard's lock guards its tree, and one the tail; it is taken last. The filter has a key before a tree or the tail has it.
 //! `bytes` is a statistic.
 
-use std::borrow::Borrow;
 use std::cmp;
 use std::collections::binary_heap::PeekMut;
-use std::collections::{BTreeMap, BinaryHeap, btree_map};
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pleach::env::sync::{Mutex, RwLock};
 use pleach_coding::head;
 
 use super::tail::{TAIL_ENTRY_BYTES, Tail, TailRange};
-use super::{Bounds, Direction, Key, compare, is_empty};
+use super::tree::{Tree, TreeRange};
+use super::{Bounds, Direction, Key, is_empty};
 use crate::ids::Id;
 
 /// Shards of a layer: more than threads that publish, few enough for a range to visit all.
 const SHARD_COUNT: usize = 16;
 
-/// Memory of an entry besides a key that does not fit into it: 24 + 8 bytes of key, 24 of the entry, and a B-tree that is two
-/// thirds full.
+/// Memory of an entry besides a key that does not fit into it: 24 + 8 bytes of key, 24 of the entry, and its share of a tree that
+/// is two thirds full.
 pub(super) const ENTRY_BYTES: usize = 84;
 /// Keys of up to so many bytes lie in the entry.
 const KEY_INLINE_LEN: usize = 24;
@@ -159,10 +159,11 @@ impl Filter {
         (&self.words[usize::try_from(at).unwrap_or(0)], bits)
     }
 
-    /// Adds a key, and returns whether it surely was not there.
-    fn add(&self, hash: u64) -> bool {
+    fn add(&self, hash: u64) {
         let (word, bits) = self.place(hash);
-        word.load(Ordering::Relaxed) & bits != bits && word.fetch_or(bits, Ordering::Release) & bits != bits
+        if word.load(Ordering::Relaxed) & bits != bits {
+            word.fetch_or(bits, Ordering::Release);
+        }
     }
 
     fn may_have(&self, hash: u64) -> bool {
@@ -171,31 +172,9 @@ impl Filter {
     }
 }
 
-/// A key in a tree.
-#[derive(PartialEq, Eq)]
-struct TreeKey(Key);
-
-impl PartialOrd for TreeKey {
-    fn partial_cmp(&self, other: &Self) -> Option<cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for TreeKey {
-    fn cmp(&self, other: &Self) -> cmp::Ordering {
-        compare(&self.0, &other.0)
-    }
-}
-
-impl Borrow<[u8]> for TreeKey {
-    fn borrow(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 /// Recent changes of the map.
 pub(crate) struct Layer {
-    shards: Box<[RwLock<BTreeMap<TreeKey, Entry>>]>,
+    shards: Box<[RwLock<Tree<Entry>>]>,
     tail: RwLock<Tail>,
     filter: Filter,
     bytes: AtomicUsize,
@@ -212,7 +191,7 @@ impl Layer {
         }
     }
 
-    fn shard(&self, hash: u64) -> &RwLock<BTreeMap<TreeKey, Entry>> {
+    fn shard(&self, hash: u64) -> &RwLock<Tree<Entry>> {
         // Latches use the upper bits.
         &self.shards[usize::from(hash.to_le_bytes()[0]) % SHARD_COUNT]
     }
@@ -237,22 +216,31 @@ impl Layer {
 
     /// Publishes a key's new place, or that it has none.
     pub(crate) fn publish(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon) {
-        let is_new = self.filter.add(hash);
-        self.publish_in_tree(key, hash, published, horizon, is_new);
+        self.publish_in_tree(key, hash, published, horizon, false);
     }
 
-    /// The same; whether the tail does not have the key.
-    fn publish_in_tree(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon, is_new: bool) {
+    /// The same; `is_first`: the key was never published.
+    fn publish_in_tree(
+        &self,
+        key: &[u8],
+        hash: u64,
+        published: Published,
+        horizon: &Horizon,
+        is_first: bool,
+    ) {
         let mut shard = self.shard(hash).write();
-        match shard.entry(TreeKey(Key::from_slice(key))) {
-            btree_map::Entry::Occupied(mut entry) => entry.get_mut().replace(published, horizon),
-            btree_map::Entry::Vacant(vacant) => {
-                if !is_new && let Some(entry) = self.tail.write().get_mut(key) {
+        // Before the search, so that the cache misses of both overlap.
+        let is_first = is_first || !self.filter.may_have(hash);
+        match shard.get_mut(key) {
+            Ok(entry) => entry.replace(published, horizon),
+            Err(place) => {
+                if !is_first && let Some(entry) = self.tail.write().get_mut(key) {
                     entry.replace(published, horizon);
                     return;
                 }
+                self.filter.add(hash);
                 self.bytes.fetch_add(ENTRY_BYTES + heap_bytes(key), Ordering::Relaxed);
-                vacant.insert(Entry::new(published));
+                shard.insert(place, key, Entry::new(published));
             }
         }
     }
@@ -294,7 +282,7 @@ impl Layer {
         }
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.read()).collect();
         let tail = self.tail.read();
-        let trees = shards.iter().map(|shard| Source::Tree(shard.range::<[u8], _>(bounds)));
+        let trees = shards.iter().map(|shard| Source::Tree(shard.range(bounds)));
         let mut sources: Vec<_> = trees.chain([Source::Tail(tail.range(bounds))]).collect();
         let firsts = sources.iter_mut().enumerate();
         let mut nexts: BinaryHeap<_> = firsts
@@ -315,15 +303,15 @@ impl Layer {
 
 /// Entries of a range from one place.
 enum Source<'l> {
-    Tree(btree_map::Range<'l, TreeKey, Entry>),
+    Tree(TreeRange<'l, Entry>),
     Tail(TailRange<'l>),
 }
 
 impl<'l> Source<'l> {
     fn next(&mut self, direction: Direction) -> Option<(&'l Key, &'l Entry)> {
         match (self, direction) {
-            (Source::Tree(range), Direction::Up) => range.next().map(|(key, entry)| (&key.0, entry)),
-            (Source::Tree(range), Direction::Down) => range.next_back().map(|(key, entry)| (&key.0, entry)),
+            (Source::Tree(range), Direction::Up) => range.next(),
+            (Source::Tree(range), Direction::Down) => range.next_back(),
             (Source::Tail(range), Direction::Up) => range.next(),
             (Source::Tail(range), Direction::Down) => range.next_back(),
         }

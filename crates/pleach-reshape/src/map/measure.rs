@@ -80,6 +80,7 @@ fn measure_layer_and_skip_list() {
 #[ignore = "a measurement"]
 fn measure_map_in_memory() {
     let (count, delta) = (variable("KEYS", 10_000_000), variable("DELTA", 32 << 20) as usize);
+    let share = variable("SHARE", 2) as usize;
     let before = resident_bytes();
     let map = Map::new(Base::Memory(Packed::default()));
     #[expect(clippy::disallowed_methods, reason = "a measurement")]
@@ -88,9 +89,7 @@ fn measure_map_in_memory() {
     for number in 0..count {
         let key = key(number);
         map.publish(std::iter::once((&key[..], key_hash(&key), Some(Id(number + 1)))), number + 1);
-        if map.active_bytes() > delta.max(map.base_bytes() / 2) / variable("SHARE", 2) as usize
-            || number + 1 == count
-        {
+        if map.active_bytes() > delta.max(map.base_bytes() / 2) / share || number + 1 == count {
             #[expect(clippy::disallowed_methods, reason = "a measurement")]
             let start = Instant::now();
             map.seal();

@@ -27,6 +27,7 @@ pub(crate) mod records;
 mod runs;
 mod sealed_rows;
 mod tail;
+mod tree;
 
 use std::cmp::Ordering;
 use std::ops::Bound;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use pleach_coding::{common_prefix_len, head, u16_at, u64_at};
 
+use super::tree::find_child;
 use super::{Bounds, Direction, Key, compare};
 use crate::ids::Id;
 
@@ -146,11 +147,7 @@ impl<T> Level<T> {
 
     /// Index of the last child that begins at or before `key`, or 0.
     fn find(&self, key: &[u8], begins_at_or_before: impl FnMut(&T) -> bool) -> usize {
-        let wanted = head(key);
-        let ties = self.heads.partition_point(|head| *head < wanted);
-        let ties_end = ties + self.heads[ties..].partition_point(|head| *head == wanted);
-        let after = ties + self.children[ties..ties_end].partition_point(begins_at_or_before);
-        after.saturating_sub(1)
+        find_child(&self.heads, &self.children, head(key), begins_at_or_before)
     }
 }
 
@@ -228,22 +225,20 @@ impl Packed {
     /// The tree with changes, which are sorted and have each key once; `None` removes a key.
     #[must_use]
     pub(crate) fn apply(&self, changes: &[(Key, Option<Id>)]) -> Self {
-        let mut changes = changes.iter().peekable();
-        let (mut root, mut scratch) = (Level::default(), Scratch::default());
+        let (mut changes, mut root, mut scratch) = (changes, Level::default(), Scratch::default());
         for (index, node) in self.root.children.iter().enumerate() {
             let next = self.root.children.get(index + 1).map(|node| node.children[0].key(0));
-            let is_inside = |key: &Key| next.as_ref().is_none_or(|next| compare(key, next).is_lt());
-            if changes.peek().is_none_or(|(key, _)| !is_inside(key)) {
+            let is_inside =
+                |(key, _): &(Key, Option<Id>)| next.as_ref().is_none_or(|next| compare(key, next).is_lt());
+            let own;
+            (own, changes) = changes.split_at(changes.partition_point(is_inside));
+            if own.is_empty() {
                 root.push(self.root.heads[index], Arc::clone(node), node.bytes);
-                continue;
+            } else {
+                push_leaves(&mut root, &apply_to_node(node, own, &mut scratch));
             }
-            let mut own = Vec::new();
-            while let Some(change) = changes.next_if(|(key, _)| is_inside(key)) {
-                own.push(change);
-            }
-            push_leaves(&mut root, &apply_to_node(node, &own, &mut scratch));
         }
-        let fresh: Vec<_> = changes.filter_map(|(key, id)| Some((key.clone(), (*id)?))).collect();
+        let fresh: Vec<_> = changes.iter().filter_map(|(key, id)| Some((key.clone(), (*id)?))).collect();
         let mut leaves = Vec::new();
         split(&fresh, &mut leaves);
         push_leaves(&mut root, &leaves);
@@ -289,7 +284,7 @@ impl Leaf {
 
     /// The leaf with changes, if they keep its prefix and about its size. Entries between changes are copied as they are: most
     /// of a leaf's entries do not change, and to take them apart would cost more than all else.
-    fn spliced(&self, changes: &[&(Key, Option<Id>)], scratch: &mut Scratch) -> Option<Self> {
+    fn spliced(&self, changes: &[(Key, Option<Id>)], scratch: &mut Scratch) -> Option<Self> {
         let prefix = self.prefix();
         scratch.ends.clear();
         scratch.entries.clear();
@@ -372,41 +367,39 @@ fn push_leaves(root: &mut Level<Node>, leaves: &[Leaf]) {
 }
 
 /// The leaves of a node with changes.
-fn apply_to_node(node: &Node, changes: &[&(Key, Option<Id>)], scratch: &mut Scratch) -> Vec<Leaf> {
-    let mut changes = changes.iter().copied().peekable();
+fn apply_to_node(node: &Node, mut changes: &[(Key, Option<Id>)], scratch: &mut Scratch) -> Vec<Leaf> {
     let mut leaves = Vec::with_capacity(node.children.len() + 1);
     // Entries of leaves that were too small to stand alone.
     let mut carried: Vec<(Key, Id)> = Vec::new();
     for (index, leaf) in node.children.iter().enumerate() {
         let next = node.children.get(index + 1).map(|leaf| leaf.key(0));
-        let is_inside = |key: &Key| next.as_ref().is_none_or(|next| compare(key, next).is_lt());
-        if carried.is_empty() && changes.peek().is_none_or(|(key, _)| !is_inside(key)) {
-            leaves.push(leaf.clone());
-            continue;
+        let is_behind =
+            |(key, _): &(Key, Option<Id>)| next.as_ref().is_some_and(|next| compare(key, next).is_ge());
+        let own;
+        (own, changes) = changes.split_at(changes.iter().position(is_behind).unwrap_or(changes.len()));
+        if carried.is_empty() {
+            if own.is_empty() {
+                leaves.push(leaf.clone());
+                continue;
+            }
+            if let Some(leaf) = leaf.spliced(own, scratch) {
+                leaves.push(leaf);
+                continue;
+            }
         }
-        let mut own = Vec::new();
-        while let Some(change) = changes.next_if(|(key, _)| is_inside(key)) {
-            own.push(change);
-        }
-        if carried.is_empty()
-            && let Some(leaf) = leaf.spliced(&own, scratch)
-        {
-            leaves.push(leaf);
-            continue;
-        }
-        let mut changes = own.into_iter().peekable();
+        let mut own = own.iter().peekable();
         let mut entries = std::mem::take(&mut carried);
         for entry in 0..leaf.len() {
             let key = leaf.key(entry);
-            while let Some((new, id)) = changes.next_if(|(new, _)| *new < key) {
+            while let Some((new, id)) = own.next_if(|(new, _)| *new < key) {
                 entries.extend(id.map(|id| (new.clone(), id)));
             }
-            match changes.next_if(|(new, _)| *new == key) {
+            match own.next_if(|(new, _)| *new == key) {
                 Some((_, id)) => entries.extend(id.map(|id| (key, id))),
                 None => entries.push((key, leaf.id(entry))),
             }
         }
-        for (new, id) in changes {
+        for (new, id) in own {
             entries.extend(id.map(|id| (new.clone(), id)));
         }
         if leaf_bytes(&entries) < LEAF_BYTES_MIN && next.is_some() {
