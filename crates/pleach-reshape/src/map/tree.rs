@@ -32,6 +32,7 @@ struct Leaf<V> {
 }
 
 /// Leaves in key order, with the heads of their first keys.
+#[expect(clippy::vec_box, reason = "leaves are large, and a new one moves those behind it")]
 struct Node<V> {
     heads: Vec<u64>,
     leaves: Vec<Box<Leaf<V>>>,
@@ -53,6 +54,8 @@ pub(super) struct Place {
     leaf: usize,
     index: usize,
 }
+
+const FIRST: Place = Place { node: 0, leaf: 0, index: 0 };
 
 impl<V> Leaf<V> {
     fn new() -> Self {
@@ -230,7 +233,7 @@ impl<V> Tree<V> {
     /// The entries of a range, which is not empty by its bounds.
     pub(super) fn range(&self, (lower, upper): Bounds<'_>) -> TreeRange<'_, V> {
         let first = match lower {
-            Bound::Unbounded => self.first(),
+            Bound::Unbounded => FIRST,
             Bound::Included(key) => self.lower_bound(key, true),
             Bound::Excluded(key) => self.lower_bound(key, false),
         };
@@ -245,14 +248,10 @@ impl<V> Tree<V> {
     /// The place of the first key that is greater, or equal, too, if that `is_included`.
     fn lower_bound(&self, key: &[u8], is_included: bool) -> Place {
         if !key.starts_with(&self.prefix) {
-            return if *key < self.prefix[..] { self.first() } else { self.end() };
+            return if *key < self.prefix[..] { FIRST } else { self.end() };
         }
         let (place, is_there) = self.find(key);
         Place { index: place.index + usize::from(is_there && !is_included), ..place }
-    }
-
-    fn first(&self) -> Place {
-        Place { node: 0, leaf: 0, index: 0 }
     }
 
     fn end(&self) -> Place {
@@ -281,7 +280,7 @@ impl<'t, V> TreeRange<'t, V> {
             }
             let is_last = leaf + 1 == leaves.len();
             self.first = if is_last {
-                Place { node: node + 1, leaf: 0, index: 0 }
+                Place { node: node + 1, ..FIRST }
             } else {
                 Place { node, leaf: leaf + 1, index: 0 }
             };
