@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use pleach::env::sync::{Mutex, RwLock};
-use pleach_coding::head;
+use pleach_coding::{common_prefix_len, head_behind};
 
 use super::tail::{TAIL_ENTRY_BYTES, Tail, TailRange};
 use super::tree::{Tree, TreeRange};
@@ -27,19 +27,23 @@ use crate::ids::Id;
 /// Shards of a layer: more than threads that publish, few enough for a range to visit all.
 const SHARD_COUNT: usize = 16;
 
-/// Memory of an entry besides a key that does not fit into it: 24 + 8 bytes of key, 24 of the entry, and its share of a tree that
-/// is two thirds full.
-pub(super) const ENTRY_BYTES: usize = 84;
-/// Keys of up to so many bytes lie in the entry.
+/// Memory of an entry in a tree besides its key: 24 bytes, and its share of a leaf that is two thirds full.
+pub(super) const ENTRY_BYTES: usize = 50;
+/// Keys of up to so many bytes lie in an entry of the tail.
 const KEY_INLINE_LEN: usize = 24;
 
-/// A layer is expected to have at least so many: 64 Ki keys in trees, or 84 Ki in the tail. The filter has 84 KiB.
-const EXPECTED_BYTES_MIN: usize = ENTRY_BYTES << 16;
+/// A layer is expected to have at least so many bytes: some 70,000 keys of 16 bytes. The filter has 92 KiB.
+const EXPECTED_BYTES_MIN: usize = 5 << 20;
 
 /// In a layer whose keys came in order the trees have at most the tail's bytes divided by this.
 const IN_ORDER_SHARE: usize = 8;
 
-/// Memory of a key outside of its entry.
+/// Memory of an entry in a tree.
+fn tree_bytes(key: &[u8]) -> usize {
+    ENTRY_BYTES + key.len() + key.len() / 5
+}
+
+/// Memory of a key outside of its entry in the tail.
 pub(super) fn heap_bytes(key: &[u8]) -> usize {
     if key.len() > KEY_INLINE_LEN { key.len() + 16 } else { 0 }
 }
@@ -239,7 +243,7 @@ impl Layer {
                     return;
                 }
                 self.filter.add(hash);
-                self.bytes.fetch_add(ENTRY_BYTES + heap_bytes(key), Ordering::Relaxed);
+                self.bytes.fetch_add(tree_bytes(key), Ordering::Relaxed);
                 shard.insert(place, key, Entry::new(published));
             }
         }
@@ -284,17 +288,20 @@ impl Layer {
         let tail = self.tail.read();
         let trees = shards.iter().map(|shard| Source::Tree(shard.range(bounds)));
         let mut sources: Vec<_> = trees.chain([Source::Tail(tail.range(bounds))]).collect();
+        let prefixes = shards.iter().filter_map(|shard| shard.common_prefix()).chain(tail.common_prefix());
+        let skip = prefixes.reduce(|prefix, other| &prefix[..common_prefix_len(prefix, other)]);
+        let skip = skip.map_or(0, <[u8]>::len);
+        let next = |entry, source| Next::new(entry, source, skip, direction);
         let firsts = sources.iter_mut().enumerate();
-        let mut nexts: BinaryHeap<_> = firsts
-            .filter_map(|(number, source)| Some(Next::new(source.next(direction)?, number, direction)))
-            .collect();
-        while let Some(mut next) = nexts.peek_mut() {
-            if take(next.key, next.entry, at, limit, out) {
+        let mut nexts: BinaryHeap<_> =
+            firsts.filter_map(|(number, source)| Some(next(source.next(direction)?, number))).collect();
+        while let Some(mut first) = nexts.peek_mut() {
+            if take(first.key, first.entry, at, limit, out) {
                 return false;
             }
-            match sources[next.source].next(direction) {
-                Some(entry) => *next = Next::new(entry, next.source, direction),
-                None => drop(PeekMut::pop(next)),
+            match sources[first.source].next(direction) {
+                Some(entry) => *first = next(entry, first.source),
+                None => drop(PeekMut::pop(first)),
             }
         }
         true
@@ -308,7 +315,7 @@ enum Source<'l> {
 }
 
 impl<'l> Source<'l> {
-    fn next(&mut self, direction: Direction) -> Option<(&'l Key, &'l Entry)> {
+    fn next(&mut self, direction: Direction) -> Option<(&'l [u8], &'l Entry)> {
         match (self, direction) {
             (Source::Tree(range), Direction::Up) => range.next(),
             (Source::Tree(range), Direction::Down) => range.next_back(),
@@ -320,17 +327,18 @@ impl<'l> Source<'l> {
 
 /// The next entry of a source. The greatest is the one that comes first. No two sources have a key.
 struct Next<'l> {
-    /// The first 8 bytes of the key; inverted where entries come in descending order.
+    /// 8 bytes of the key, behind what all keys have in common; inverted where entries come in descending order.
     head: u64,
-    key: &'l Key,
+    key: &'l [u8],
     entry: &'l Entry,
     source: usize,
     direction: Direction,
 }
 
 impl<'l> Next<'l> {
-    fn new((key, entry): (&'l Key, &'l Entry), source: usize, direction: Direction) -> Self {
-        let head = if direction == Direction::Up { head(key) } else { !head(key) };
+    fn new((key, entry): (&'l [u8], &'l Entry), source: usize, skip: usize, direction: Direction) -> Self {
+        let head = head_behind(key, skip);
+        let head = if direction == Direction::Up { head } else { !head };
         Self { head, key, entry, source, direction }
     }
 }
@@ -360,12 +368,12 @@ impl Ord for Next<'_> {
 }
 
 /// Appends an entry that the version sees; whether there were `limit` already.
-fn take(key: &Key, entry: &Entry, at: u64, limit: usize, out: &mut Vec<(Key, Option<Id>)>) -> bool {
+fn take(key: &[u8], entry: &Entry, at: u64, limit: usize, out: &mut Vec<(Key, Option<Id>)>) -> bool {
     let Some(published) = entry.at(at) else { return false };
     if out.len() >= limit {
         return true;
     }
-    out.push((key.clone(), published.id));
+    out.push((Key::from_slice(key), published.id));
     false
 }
 

@@ -8,6 +8,8 @@
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 
+use pleach_coding::common_prefix_len;
+
 use super::layer::{Entry, heap_bytes};
 use super::{Bounds, Key};
 
@@ -28,6 +30,13 @@ impl Tail {
     /// Bytes in memory, about.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What all keys begin with; `None`: there are no keys.
+    pub(super) fn common_prefix(&self) -> Option<&[u8]> {
+        let first = &self.chunks.first()?.first()?.0;
+        let last = &self.chunks.last()?.last()?.0;
+        Some(&first[..common_prefix_len(first, last)])
     }
 
     fn len(&self) -> usize {
@@ -103,16 +112,16 @@ pub(super) struct TailRange<'t> {
 }
 
 impl<'t> TailRange<'t> {
-    fn entry(&self, index: usize) -> (&'t Key, &'t Entry) {
+    fn entry(&self, index: usize) -> (&'t [u8], &'t Entry) {
         let (key, entry) = self.tail.at(index);
-        (key, entry)
+        (&key[..], entry)
     }
 
-    pub(super) fn next(&mut self) -> Option<(&'t Key, &'t Entry)> {
+    pub(super) fn next(&mut self) -> Option<(&'t [u8], &'t Entry)> {
         self.indexes.next().map(|index| self.entry(index))
     }
 
-    pub(super) fn next_back(&mut self) -> Option<(&'t Key, &'t Entry)> {
+    pub(super) fn next_back(&mut self) -> Option<(&'t [u8], &'t Entry)> {
         self.indexes.next_back().map(|index| self.entry(index))
     }
 }
