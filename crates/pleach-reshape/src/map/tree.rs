@@ -278,7 +278,7 @@ impl<V> Tree<V> {
 
     /// What all keys from a leaf to another one of its node have in common.
     fn common_len(&self, node: usize, first: usize, last: usize) -> usize {
-        // Keys may still come before the first key and behind the last one.
+        // Keys may still come before the first leaf's, whose first key is the empty one, and behind the last key.
         let is_first = node == 0 && first == 0;
         let next = self.next_key(node, last).filter(|_| !is_first);
         let first = self.nodes[node].keys.key(first);
