@@ -220,7 +220,7 @@ impl<V> Tree<V> {
 
     /// The value of a key, or where the key belongs: for [`Tree::insert`].
     pub(super) fn get_mut(&mut self, key: &[u8]) -> Result<&mut V, Place> {
-        if !key.starts_with(&self.prefix) {
+        if self.common_prefix().is_none_or(|prefix| !key.starts_with(prefix)) {
             self.share_prefix(key);
         }
         let (place, is_there) = self.find(key);
@@ -295,7 +295,7 @@ impl<V> Tree<V> {
         self.nodes[node].keys.set_skip(skip);
     }
 
-    /// Shortens the common prefix to what `key` has too.
+    /// Shortens the common prefix to what `key` has too; that of no keys is `key`.
     #[cold]
     fn share_prefix(&mut self, key: &[u8]) {
         let shared = self.common_prefix().map(|prefix| common_prefix_len(prefix, key));
