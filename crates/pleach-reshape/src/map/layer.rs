@@ -27,18 +27,18 @@ use crate::ids::Id;
 /// Shards of a layer: more than threads that publish, few enough for a range to visit all.
 const SHARD_COUNT: usize = 16;
 
-/// Memory of an entry in a tree besides its key: 24 bytes, and its share of a leaf that is two thirds full.
-pub(super) const ENTRY_BYTES: usize = 50;
+/// Memory of an entry in a tree besides its key: the entry, and its share of a leaf that is two thirds full.
+pub(super) const ENTRY_BYTES: usize = size_of::<Entry>() + 26;
 /// Keys of up to so many bytes lie in an entry of the tail.
 const KEY_INLINE_LEN: usize = 24;
 
-/// A layer is expected to have at least so many bytes: some 70,000 keys of 16 bytes. The filter has 92 KiB.
+/// A layer is expected to have at least so many bytes: some 68,000 keys of 16 bytes. The filter has 80 KiB.
 const EXPECTED_BYTES_MIN: usize = 5 << 20;
 
 /// In a layer whose keys came in order the trees have at most the tail's bytes divided by this.
 const IN_ORDER_SHARE: usize = 8;
 
-/// Memory of an entry in a tree.
+/// Memory of an entry in a tree; a fifth of its key is room for further keys.
 fn tree_bytes(key: &[u8]) -> usize {
     ENTRY_BYTES + key.len() + key.len() / 5
 }
@@ -219,11 +219,13 @@ impl Layer {
     }
 
     /// Publishes a key's new place, or that it has none.
+    ///
+    /// Requires: the caller holds the key's latch.
     pub(crate) fn publish(&self, key: &[u8], hash: u64, published: Published, horizon: &Horizon) {
         self.publish_in_tree(key, hash, published, horizon, false);
     }
 
-    /// The same; `is_first`: the key was never published.
+    /// The same. `is_first`: it is known that the key was never published.
     fn publish_in_tree(
         &self,
         key: &[u8],

@@ -82,7 +82,7 @@ pub(crate) fn compare(key: &[u8], other: &[u8]) -> Ordering {
 /// Most keys that the base looks for at once: each that it finds keeps a block until all are found. Enough for a device.
 const LOOKUPS_MAX: usize = 512;
 
-/// Whether no key can be in a range. The standard library's trees refuse some of these.
+/// Whether no key can be in a range.
 pub(crate) fn is_empty(bounds: Bounds<'_>) -> bool {
     match bounds {
         (Bound::Included(first), Bound::Included(last)) => first > last,

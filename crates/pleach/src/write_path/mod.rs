@@ -241,7 +241,7 @@ impl WritePath {
         }
     }
 
-    /// Makes everything written so far durable.
+    /// Makes everything written so far durable. After an error what was appended may be there at the next open, or not.
     pub(crate) fn sync_writer(&self, writer: &mut Writer) -> Result<()> {
         self.forget_flushed(writer);
         let mut others_wait = None;
