@@ -15,11 +15,21 @@ use crossbeam_skiplist::SkipMap;
 use super::*;
 use crate::map::packed::Packed;
 
-fn key(number: u64) -> [u8; 16] {
+/// 16 random bytes; with `TEXT` the URL of one of 5000 hosts, of which few have most.
+fn key(number: u64, is_text: bool) -> Key {
     let mut rng = fastrand::Rng::with_seed(number);
+    if is_text {
+        let most = rng.u32(1..5000);
+        let host = rng.u32(..most);
+        let folders = ["about", "archive", "catalog", "download", "journal", "library", "market", "product"];
+        let [folder, other] = [(); 2].map(|()| folders[rng.usize(..folders.len())]);
+        return format!("https://www.{host}.example/{folder}/{other}-{:x}.html", rng.u64(..))
+            .into_bytes()
+            .into();
+    }
     let mut key = [0; 16];
     rng.fill(&mut key);
-    key
+    Key::from_slice(&key)
 }
 
 fn variable(name: &str, default: u64) -> u64 {
@@ -49,7 +59,8 @@ fn timed(threads: u64, count: u64, work: impl Fn(u64) + Sync) -> f64 {
 #[ignore = "a measurement"]
 fn measure_layer_and_skip_list() {
     let count = variable("KEYS", 400_000);
-    let keys: Vec<_> = (0..count).map(key).collect();
+    let is_text = variable("TEXT", 0) > 0;
+    let keys: Vec<_> = (0..count).map(|number| key(number, is_text)).collect();
     for threads in [1, 2, 8] {
         let (layer, horizon) = (Layer::new(count as usize * layer::ENTRY_BYTES), Horizon::default());
         let published = |number| Published { id: Some(Id(number + 1)), version: number };
@@ -81,13 +92,14 @@ fn measure_layer_and_skip_list() {
 fn measure_map_in_memory() {
     let (count, delta) = (variable("KEYS", 10_000_000), variable("DELTA", 32 << 20) as usize);
     let share = variable("SHARE", 2) as usize;
+    let is_text = variable("TEXT", 0) > 0;
     let before = resident_bytes();
     let map = Map::new(Base::Memory(Packed::default()));
     #[expect(clippy::disallowed_methods, reason = "a measurement")]
     let start = Instant::now();
     let mut merging = 0.0;
     for number in 0..count {
-        let key = key(number);
+        let key = key(number, is_text);
         map.publish(std::iter::once((&key[..], key_hash(&key), Some(Id(number + 1)))), number + 1);
         if map.active_bytes() > delta.max(map.base_bytes() / 2) / share || number + 1 == count {
             #[expect(clippy::disallowed_methods, reason = "a measurement")]
@@ -100,7 +112,7 @@ fn measure_map_in_memory() {
     }
     let whole = start.elapsed().as_secs_f64();
     let keys = timed(1, count, |number| {
-        std::hint::black_box(key(number));
+        std::hint::black_box(key(number, is_text));
     });
     let each = |seconds: f64| seconds * 1e9 / count as f64;
     println!(
@@ -115,7 +127,7 @@ fn measure_map_in_memory() {
         bytes(resident_bytes() as f64 - before as f64)
     );
     let get = timed(1, count / 10, |number| {
-        let key = key(number * 10);
+        let key = key(number * 10, is_text);
         assert!(!map.get(&key, key_hash(&key)).unwrap().ids.is_empty());
     });
     println!("{:.0} ns a get", get - keys);
