@@ -28,7 +28,7 @@ const GROWTH: usize = 16;
 /// Its bytes of keys get room for one part in so many more.
 const BYTES_GROWTH: usize = 8;
 
-/// Some keys.
+/// The keys of a page, and the heads by which they are found.
 struct Keys {
     /// Where heads begin in keys.
     skip: usize,

@@ -11,7 +11,8 @@
 //!
 //! # Concurrency
 //! `writer` serialises admissions to the log, switches of the memtable, and creations and drops of partitions. Inserts follow
-//! in the order of the log, some of them after the lock was released (`side_by_side`).
+//! in the order of the log, some of them after the lock was released (`side_by_side`). Syncs of full segments, by a commit
+//! leader or a flush, take turns (`full_segment_syncs`).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;

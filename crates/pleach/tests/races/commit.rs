@@ -1,4 +1,4 @@
-//! Races of commits with readers.
+//! Races of commits with readers and flushes.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
