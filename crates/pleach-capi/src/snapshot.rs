@@ -16,7 +16,7 @@ const _: () = pleach_ffi::assert_shared::<SnapshotHandle>();
 /// The number of the last write that the snapshot sees. Each put and delete has one more than the one before. 0 for null.
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_snapshot_sequence_number(snapshot: Option<&SnapshotHandle>) -> u64 {
-    guard(0, || snapshot.map_or(0, |snapshot| snapshot.snapshot.sequence_number()))
+    guard(0, || snapshot.map_or(0, |snapshot| snapshot.snapshot.last_sequence_number()))
 }
 
 /// Frees a snapshot. Cursors and values that were read through it stay valid. Null is allowed.

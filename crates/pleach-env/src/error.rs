@@ -16,7 +16,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Bytes on disk violate the format or their checksum. Pleach does not change the store: restore the file, or salvage.
+    /// Bytes on disk violate the format or their checksum. Pleach does not change the store: restore the file, or
+    /// salvage what is left with `pleach::repair`.
     Corruption,
     /// The operating system refused: no space, no permission, a device error. The source is the `io::Error`.
     Io,
@@ -26,7 +27,7 @@ pub enum ErrorKind {
     NotFound,
     /// The files were written by a format version, or name a feature, that this build does not know.
     Unsupported,
-    /// Another holder excludes the caller (another process has the store open); try again later.
+    /// The call would have to wait: for another holder of the store, a flush, or a snapshot. Nothing was done; try again later.
     Conflict,
     /// The store, or the partition, has been closed or dropped.
     Closed,

@@ -29,10 +29,14 @@ use crate::write_path::Batch;
 
 /// A store whose random inserts are appends.
 ///
-/// ```
-/// use pleach_reshape::{Options, store::model::ModelStore};
+#[cfg_attr(feature = "redb", doc = "```")]
+#[cfg_attr(not(feature = "redb"), doc = "```ignore")]
 /// # let dir = tempfile::tempdir().unwrap();
-/// let store = Options::new().open(Box::new(ModelStore::new(false)), dir.path())?;
+/// use pleach_reshape::Options;
+/// use pleach_reshape::store::redb::{RedbOptions, RedbStore};
+///
+/// let rows = RedbStore::open(&dir.path().join("rows"), &RedbOptions::default()).expect("a store");
+/// let store = Options::new().open(Box::new(rows), dir.path().join("map"))?;
 /// store.put(b"alice", b"1")?;
 /// assert!(!store.put_new(b"alice", b"2")?);
 /// let mut batch = store.batch();
@@ -149,9 +153,13 @@ impl Reshaped {
         &self.report
     }
 
-    /// Writes a pair; when it returns, the store has it.
+    /// Writes a pair with [`Durability::Buffered`]: when it returns, the pair can be read. A power cut may take it, and so may a
+    /// killed process, unless the store says otherwise
+    /// ([`Abilities::buffered_survives_kill`](crate::store::Abilities::buffered_survives_kill): over redb it may).
     ///
     /// # Errors
+    /// - That of the background job, if the changes of the map fill their memory
+    ///   ([`Options::delta_bytes`](crate::Options::delta_bytes)) because checkpoints fail; nothing was written.
     /// - `InvalidArgument`: the key or the value is too long, or the ids do not suffice.
     /// - `Poisoned`: an earlier write or sync failed and may be there.
     /// - `Io`: the store refused the transaction; it did not take place, unless later writes return `Poisoned`.
@@ -264,6 +272,12 @@ impl Reshaped {
         }
     }
 
+    /// Why the background job failed when it last ran; none if it succeeded. It runs again when there is more to do. Writes fail with
+    /// this error if the changes of the map fill their memory meanwhile.
+    pub fn background_error(&self) -> Option<Error> {
+        self.inner.job_error.lock().clone()
+    }
+
     pub(crate) fn wake_job(&self) {
         if let Some(job) = &self.job {
             job.waker().wake();
@@ -342,7 +356,7 @@ impl Inner {
 /// A checkpoint is due when the active layer takes this share of the delta: writers fill the rest while it runs.
 const CHECKPOINT_SHARE: usize = 4;
 /// With a map in memory: a merge copies leaves, so it should have many changes. A put costs 0.15 us less than with 4, and a key 3
-/// bytes more (record 0020).
+/// bytes more (docs/key-reshaping.md).
 const CHECKPOINT_SHARE_IN_MEMORY: usize = 2;
 
 fn start_job(inner: &Arc<Inner>) -> Result<JobHandle> {
@@ -358,4 +372,25 @@ fn start_job(inner: &Arc<Inner>) -> Result<JobHandle> {
 /// The map's store.
 pub(crate) fn new_maintenance(map_store: MapStore, numbers: crate::named::CheckpointNumbers) -> Maintenance {
     Maintenance { map_store, numbers, last: None, dead: None, removals: VecDeque::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Options;
+    use crate::store::model::{Failure, ModelStore};
+
+    #[test]
+    fn a_failure_of_the_job_is_told_until_it_succeeds() {
+        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+        let options = Options::new().background(false).delta_bytes(1);
+        let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
+        store.put("k", "v").unwrap();
+        rows.fail(Some(Failure::Commit));
+        store.inner.work();
+        let error = store.background_error().unwrap();
+        assert!(error.to_string().contains("planted"), "{error}");
+        store.put("l", "v").unwrap();
+        store.inner.work();
+        assert!(store.background_error().is_none());
+    }
 }

@@ -38,7 +38,8 @@ pub enum Update {
 /// Where the map is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MapPlace {
-    /// In a Pleach store in the directory, with recent changes in memory: memory is bounded.
+    /// In a Pleach store in the directory, with recent changes in memory. With the background job, or regular calls of
+    /// [`Reshaped::checkpoint`], memory is bounded.
     #[default]
     Disk,
     /// In memory too. Reads do not ask the Pleach store, which still makes the next open short.
@@ -47,10 +48,14 @@ pub enum MapPlace {
 
 /// How to open a reshaped store. Every option can be left alone.
 ///
-/// ```
-/// use pleach_reshape::{MapPlace, Options, store::model::ModelStore};
+#[cfg_attr(feature = "redb", doc = "```")]
+#[cfg_attr(not(feature = "redb"), doc = "```ignore")]
 /// # let dir = tempfile::tempdir().unwrap();
-/// let store = Options::new().map(MapPlace::Memory).open(Box::new(ModelStore::new(false)), dir.path())?;
+/// use pleach_reshape::store::redb::{RedbOptions, RedbStore};
+/// use pleach_reshape::{MapPlace, Options};
+///
+/// let rows = RedbStore::open(&dir.path().join("rows"), &RedbOptions::default()).expect("a store");
+/// let store = Options::new().map(MapPlace::Memory).open(Box::new(rows), dir.path().join("map"))?;
 /// store.put(b"k", b"v")?;
 /// assert_eq!(store.get(b"k")?.as_deref(), Some(&b"v"[..]));
 /// # Ok::<(), pleach::Error>(())
@@ -192,7 +197,8 @@ impl Options {
     }
 
     /// Whether a background job makes checkpoints and ends what a crash has interrupted (default: yes). Without it,
-    /// [`Reshaped::checkpoint`] and [`Reshaped::drain`] do, and writers never wait.
+    /// [`Reshaped::checkpoint`] and [`Reshaped::drain`] do, and writers never wait: until the next checkpoint, the changes of the
+    /// map take as much memory as they need.
     #[must_use]
     pub fn background(mut self, yes: bool) -> Self {
         self.runs_checkpoints = yes;

@@ -46,7 +46,7 @@ pub enum Flush {
     Sync,
 }
 
-/// A store that is reshaped as in the paper.
+/// A store that is reshaped as in the paper, for comparisons. (`ModelStore`, a store in memory, needs the feature `testing`.)
 ///
 /// ```
 /// use std::sync::Arc;

@@ -199,8 +199,8 @@ fn copied(lent: Result<Option<(&[u8], &[u8])>>) -> Option<Result<Pair>> {
 macro_rules! range_functions {
     ($range:ident, $source:ident) => {
         impl $range<'_> {
-            /// Sets how many pairs will be taken, about (default: 128). So many are read at first, and more by and by. The
-            /// pairs are the same. Requires: nothing was read yet.
+            /// Sets how many pairs will be taken, about (default: 128). The first read fetches this many, later ones more.
+            /// The pairs are the same. Requires: nothing was read yet.
             pub fn expect_entries(mut self, count: usize) -> Self {
                 self.ends.expect(count);
                 self

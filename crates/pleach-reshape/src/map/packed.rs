@@ -5,7 +5,8 @@
 //! need no lock. Changes come as large sorted batches, so a copied leaf usually takes several.
 //!
 //! # Cost
-//! About 28 bytes a key of 16 bytes. A lookup compares 8-byte heads in two arrays, then searches one leaf.
+//! About 28 bytes a key of 16 bytes. A lookup compares 8-byte heads in two arrays, then searches one leaf. Heads begin behind what the
+//! first keys of a level have in common: URLs and paths would have equal ones otherwise.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
@@ -21,12 +22,13 @@ use crate::ids::Id;
 const LEAF_BYTES: usize = 4096;
 /// A leaf below this size is joined with the next one.
 const LEAF_BYTES_MIN: usize = LEAF_BYTES / 4;
-/// Leaves of a node at most.
-const NODE_LEAVES: usize = 512;
+/// Leaves of a node at most. Fewer have more in common, and more nodes make a longer root, which each change copies.
+const NODE_LEAVES: usize = 256;
 const ID_LEN: usize = 8;
 const HEADER_LEN: usize = 4;
-/// Memory of a leaf besides its bytes: counters of its references, the allocator's word, its entry in the node.
-const LEAF_OVERHEAD: usize = 16 + 8 + 24;
+/// Memory of a leaf besides its bytes: counters of its references, the allocator's word, its entry in the node, with head and first
+/// key.
+const LEAF_OVERHEAD: usize = 16 + 8 + 56;
 
 /// Sorted entries: the length of the prefix, the number of entries (both `u16`), the prefix, the ends of the entries (`u16`
 /// each, from the first entry on), the entries: id, key without the prefix.
@@ -80,13 +82,6 @@ impl Leaf {
         Id(u64_at(self.entry(index), 0))
     }
 
-    /// Whether the first key is at most `key`.
-    fn begins_at_or_before(&self, key: &[u8]) -> bool {
-        let (prefix, suffix) = (self.prefix(), &self.entry(0)[ID_LEN..]);
-        let head = &key[..key.len().min(prefix.len())];
-        prefix.cmp(head).then_with(|| suffix.cmp(&key[head.len()..])).is_le()
-    }
-
     /// Index of the first entry that is not before `key`, and whether it is the key itself.
     fn search(&self, key: &[u8]) -> (usize, bool) {
         let prefix = self.prefix();
@@ -123,10 +118,15 @@ fn entry_bytes(key: &Key) -> usize {
     key.len() + ID_LEN + 2
 }
 
-/// Children in key order, with the first 8 bytes of their first keys beside.
+/// Children in the order of their keys, with their first keys.
 #[derive(Clone)]
 struct Level<T> {
+    /// The beginning of all first keys.
+    prefix: Key,
+    /// The first 8 bytes of each first key behind the prefix.
     heads: Vec<u64>,
+    /// The first keys without the prefix.
+    firsts: Vec<Key>,
     children: Vec<T>,
     /// Memory of the leaves below.
     bytes: usize,
@@ -134,20 +134,38 @@ struct Level<T> {
 
 impl<T> Default for Level<T> {
     fn default() -> Self {
-        Self { heads: Vec::new(), children: Vec::new(), bytes: 0 }
+        Self::new(Vec::new(), Vec::new(), 0)
     }
 }
 
 impl<T> Level<T> {
-    fn push(&mut self, head: u64, child: T, bytes: usize) {
-        self.bytes += bytes;
-        self.heads.push(head);
-        self.children.push(child);
+    /// A level of children with these first keys, which ascend.
+    fn new(mut firsts: Vec<Key>, children: Vec<T>, bytes: usize) -> Self {
+        let mut prefix = Key::new();
+        if let [first, .., last] = &firsts[..] {
+            prefix.extend_from_slice(&first[..common_prefix_len(first, last)]);
+        }
+        if !prefix.is_empty() {
+            firsts.iter_mut().for_each(|first| *first = Key::from_slice(&first[prefix.len()..]));
+        }
+        Self { prefix, heads: firsts.iter().map(|first| head(first)).collect(), firsts, children, bytes }
+    }
+
+    fn first(&self, index: usize) -> Option<Key> {
+        let behind = self.firsts.get(index)?;
+        let mut first = Key::with_capacity(self.prefix.len() + behind.len());
+        first.extend_from_slice(&self.prefix);
+        first.extend_from_slice(behind);
+        Some(first)
     }
 
     /// Index of the last child that begins at or before `key`, or 0.
-    fn find(&self, key: &[u8], begins_at_or_before: impl FnMut(&T) -> bool) -> usize {
-        find_child(&self.heads, &self.children, head(key), begins_at_or_before)
+    fn find(&self, key: &[u8]) -> usize {
+        match key.strip_prefix(&self.prefix[..]) {
+            Some(behind) => find_child(&self.heads, &self.firsts, head(behind), |first| first[..] <= *behind),
+            None if key < &self.prefix[..] => 0,
+            None => self.children.len() - 1,
+        }
     }
 }
 
@@ -161,9 +179,8 @@ pub(crate) struct Packed {
 
 impl Packed {
     fn find(&self, key: &[u8]) -> Option<(usize, usize)> {
-        let node = self.root.find(key, |node| node.children[0].begins_at_or_before(key));
-        let leaves = self.root.children.get(node)?;
-        Some((node, leaves.find(key, |leaf| leaf.begins_at_or_before(key))))
+        let node = self.root.find(key);
+        Some((node, self.root.children.get(node)?.find(key)))
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Option<Id> {
@@ -225,24 +242,62 @@ impl Packed {
     /// The tree with changes, which are sorted and have each key once; `None` removes a key.
     #[must_use]
     pub(crate) fn apply(&self, changes: &[(Key, Option<Id>)]) -> Self {
-        let (mut changes, mut root, mut scratch) = (changes, Level::default(), Scratch::default());
-        for (index, node) in self.root.children.iter().enumerate() {
-            let next = self.root.children.get(index + 1).map(|node| node.children[0].key(0));
+        let (old, mut changes) = (&*self.root, changes);
+        let (mut root, mut scratch, mut done) = (Nodes::default(), Scratch::default(), 0);
+        while done < old.children.len()
+            && let Some((key, _)) = changes.first()
+        {
+            let index = old.find(key);
+            root.keep(old, done..index);
+            let next = old.first(index + 1);
             let is_inside =
                 |(key, _): &(Key, Option<Id>)| next.as_ref().is_none_or(|next| compare(key, next).is_lt());
             let own;
             (own, changes) = changes.split_at(changes.partition_point(is_inside));
-            if own.is_empty() {
-                root.push(self.root.heads[index], Arc::clone(node), node.bytes);
-            } else {
-                push_leaves(&mut root, &apply_to_node(node, own, &mut scratch));
-            }
+            root.push(apply_to_node(&old.children[index], own, &mut scratch));
+            done = index + 1;
         }
+        root.keep(old, done..old.children.len());
         let fresh: Vec<_> = changes.iter().filter_map(|(key, id)| Some((key.clone(), (*id)?))).collect();
         let mut leaves = Vec::new();
         split(&fresh, &mut leaves);
-        push_leaves(&mut root, &leaves);
-        Self { root: Arc::new(root) }
+        root.push(leaves);
+        Self { root: Arc::new(Level::new(root.firsts, root.nodes, root.bytes)) }
+    }
+}
+
+/// The nodes of a new root.
+#[derive(Default)]
+struct Nodes {
+    firsts: Vec<Key>,
+    nodes: Vec<Node>,
+    bytes: usize,
+}
+
+impl Nodes {
+    /// Takes over nodes of the old root.
+    fn keep(&mut self, old: &Level<Node>, indexes: Range<usize>) {
+        for index in indexes {
+            self.firsts.extend(old.first(index));
+            self.nodes.push(Arc::clone(&old.children[index]));
+            self.bytes += old.children[index].bytes;
+        }
+    }
+
+    /// Appends nodes of these leaves.
+    fn push(&mut self, leaves: Vec<Leaf>) {
+        let nodes = leaves.len().div_ceil(NODE_LEAVES).max(1);
+        let each = leaves.len().div_ceil(nodes).max(1);
+        let mut leaves = leaves.into_iter().peekable();
+        while leaves.peek().is_some() {
+            let own: Vec<_> = leaves.by_ref().take(each).collect();
+            let firsts: Vec<_> = own.iter().map(|leaf| leaf.key(0)).collect();
+            let bytes =
+                own.iter().zip(&firsts).map(|(leaf, first)| leaf.0.len() + first.len() + LEAF_OVERHEAD).sum();
+            self.firsts.push(firsts[0].clone());
+            self.nodes.push(Arc::new(Level::new(firsts, own, bytes)));
+            self.bytes += bytes;
+        }
     }
 }
 
@@ -352,27 +407,13 @@ fn collect_leaf(
     is_last.then_some(true)
 }
 
-/// Appends nodes of these leaves to the root.
-fn push_leaves(root: &mut Level<Node>, leaves: &[Leaf]) {
-    let nodes = leaves.len().div_ceil(NODE_LEAVES).max(1);
-    let each = leaves.len().div_ceil(nodes).max(1);
-    for leaves in leaves.chunks(each) {
-        let mut node = Level::default();
-        for leaf in leaves {
-            node.push(head(&leaf.key(0)), leaf.clone(), leaf.0.len() + LEAF_OVERHEAD);
-        }
-        let node = Arc::new(node);
-        root.push(node.heads[0], Arc::clone(&node), node.bytes);
-    }
-}
-
 /// The leaves of a node with changes.
 fn apply_to_node(node: &Node, mut changes: &[(Key, Option<Id>)], scratch: &mut Scratch) -> Vec<Leaf> {
     let mut leaves = Vec::with_capacity(node.children.len() + 1);
     // Entries of leaves that were too small to stand alone.
     let mut carried: Vec<(Key, Id)> = Vec::new();
     for (index, leaf) in node.children.iter().enumerate() {
-        let next = node.children.get(index + 1).map(|leaf| leaf.key(0));
+        let next = node.first(index + 1);
         let is_behind =
             |(key, _): &(Key, Option<Id>)| next.as_ref().is_some_and(|next| compare(key, next).is_ge());
         let own;

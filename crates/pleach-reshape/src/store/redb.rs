@@ -35,9 +35,9 @@ type RowTable = ReadOnlyTable<u64, &'static [u8]>;
 /// How a store in redb is opened.
 #[derive(Clone, Debug)]
 pub struct RedbOptions {
-    /// Memory of redb's cache; 64 MiB at first.
+    /// Memory of redb's cache (default: 64 MiB).
     pub cache_bytes: usize,
-    /// So many buffered commits come to one with a sync; 0 for none. 50 at first.
+    /// Every n-th buffered commit is synced (default: 50; 0: none). A killed process loses those behind the last synced one.
     pub sync_every: u64,
 }
 

@@ -192,17 +192,29 @@ impl Db {
     }
 
     /// Makes all writes so far durable, as a write with [`Durability::Sync`](crate::Durability::Sync) does.
+    ///
+    /// # Errors
+    /// - `Io`: the device refused; writes return `Poisoned` from now on.
+    /// - `Poisoned`, `Closed`: as for writes.
     pub fn sync(&self) -> Result<()> {
         self.inner().writes.sync_log()
     }
 
-    /// Flushes the memtables as they are now, and waits for the flush. Not needed for durability.
+    /// Flushes the memtables as they are now, and waits for the flush. Not needed for durability: it is for tests and for
+    /// measurements of what lies in files.
+    ///
+    /// # Errors
+    /// `Io`, `Poisoned` or `Closed`, as for writes.
     pub fn flush(&self) -> Result<()> {
         self.inner().upkeep.flush_all()
     }
 
     /// Merges each partition into one run, and waits for that. A single run takes the least space and is the fastest to
     /// read. Writes that come meanwhile are not merged.
+    ///
+    /// # Errors
+    /// - `Io`, `Poisoned` or `Closed`, as for writes.
+    /// - `Corruption`: a file that it reads is damaged.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         // The version is released before the wait. Otherwise it would pin the inputs of the compactions.
@@ -243,6 +255,9 @@ impl Db {
     }
 
     /// Flushes the memtables, and waits until no compaction is due, and no file of separated values is to be cleaned.
+    ///
+    /// # Errors
+    /// As [`Db::compact`].
     pub fn settle(&self) -> Result<()> {
         self.flush()?;
         self.inner().upkeep.wait_for_compactions()
@@ -259,6 +274,9 @@ impl Db {
 
     /// As [`Db::verify`]. After each file it calls `progress` with the bytes checked so far and the bytes in all, and stops
     /// if that returns `false`.
+    ///
+    /// # Errors
+    /// Those of [`Db::verify`].
     pub fn verify_with(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<VerifyReport> {
         verify::verify(self.inner(), progress)
     }

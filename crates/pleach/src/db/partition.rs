@@ -324,7 +324,7 @@ impl Partition {
     /// entry yet, and reads the partition as it is now.
     ///
     /// # Errors
-    /// `Closed`, or `PartitionDropped`.
+    /// `Closed`: the store was closed or the partition dropped.
     pub fn cursor(&self) -> Result<Cursor> {
         Ok(Cursor::new(&self.inner().ctx, self.view()?, self.live.id))
     }

@@ -231,11 +231,6 @@ impl Snapshot {
         Ok(Cursor::new(&self.shared.inner.ctx, self.view_of(partition)?, partition.id()))
     }
 
-    /// Sequence number of the last write that the snapshot sees.
-    pub fn sequence_number(&self) -> u64 {
-        self.view.visible
-    }
-
     /// The view, if the partition is in it.
     pub(super) fn view_of(&self, partition: &Partition) -> Result<ReadView> {
         self.tree(partition).map(|_| self.view.clone())
@@ -258,6 +253,6 @@ impl Snapshot {
 
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot").field("sequence_number", &self.sequence_number()).finish_non_exhaustive()
+        f.debug_struct("Snapshot").field("last_sequence_number", &self.view.visible).finish_non_exhaustive()
     }
 }

@@ -131,7 +131,7 @@ impl Client {
     }
 
     fn read_snapshot(&self, query: Query, snapshot: &Snapshot, handles: &[(usize, Partition)]) {
-        let seq = snapshot.sequence_number();
+        let seq = snapshot.last_sequence_number();
         self.read(query, Source::Snapshot(snapshot, handles), seq, Some(seq));
     }
 
