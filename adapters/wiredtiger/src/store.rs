@@ -37,6 +37,9 @@ const ROWS: &str = "table:rows-";
 /// How long a table that is to be removed may be in use by background threads and by reads, and how often that is tried.
 const DROP_PATIENCE: Duration = Duration::from_secs(30);
 const DROP_PAUSE: Duration = Duration::from_millis(1);
+/// How long a transaction is tried that WiredTiger rolls back. Conflicts end soon. A transaction that does not fit into its cache
+/// is rolled back each time.
+const COMMIT_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What makes commits durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +57,7 @@ pub enum Log {
 /// How a store in WiredTiger is opened.
 #[derive(Clone, Debug)]
 pub struct WiredTigerOptions {
-    /// Memory of WiredTiger's cache; 64 MiB at first.
+    /// Memory of WiredTiger's cache (default: 64 MiB). A transaction must fit into a part of it.
     pub cache_bytes: u64,
     /// What makes commits durable.
     pub log: Log,
@@ -92,6 +95,7 @@ pub struct WiredTigerStore {
     tables: RwLock<Tables>,
     pool: Mutex<Pool>,
     drop_patience: Duration,
+    commit_patience: Duration,
 }
 
 /// A table's name, and the number by which sessions know it. A number is never used again.
@@ -152,6 +156,7 @@ impl WiredTigerStore {
             tables: RwLock::new(tables),
             pool: Mutex::new(Pool { idle: vec![session], epoch: 0 }),
             drop_patience: DROP_PATIENCE,
+            commit_patience: COMMIT_PATIENCE,
         })
     }
 
@@ -175,7 +180,7 @@ impl WiredTigerStore {
     }
 
     /// Makes all changes in one transaction; false on a conflict, after which none is made.
-    fn try_commit(&self, session: &mut Session, changes: &[Change<'_>]) -> Result<bool> {
+    fn try_commit(&self, session: &mut Pooled<'_>, changes: &[Change<'_>]) -> Result<bool> {
         // Other isolation finds no conflicts: two transactions could write a row in one order and commit in the other. A single
         // change is a transaction of its own, with the isolation of its session.
         if let [change] = changes {
@@ -186,7 +191,11 @@ impl WiredTigerStore {
         for change in changes {
             let done = self.apply(session, change, &mut last);
             if !matches!(done, Ok(true)) {
-                session.roll_back()?;
+                if let Err(error) = session.roll_back() {
+                    // It may still be in the transaction.
+                    session.session = None;
+                    return Err(error);
+                }
                 return done;
             }
         }
@@ -317,7 +326,13 @@ impl RowStore for WiredTigerStore {
 
     fn commit(&self, changes: &[Change<'_>], durability: Durability) -> Result<()> {
         let mut session = self.session()?;
+        let mut start = None;
         while !self.try_commit(&mut session, changes)? {
+            if start.get_or_insert_with(Instant::now).elapsed() > self.commit_patience {
+                return Err("WiredTiger has rolled the transaction back again and again: if it is large, make it smaller, or open the \
+                            store with a greater `cache_bytes`"
+                    .into());
+            }
             thread::yield_now();
         }
         if durability == Durability::Sync { self.make_durable(&session) } else { Ok(()) }
@@ -458,5 +473,27 @@ mod tests {
         assert!(!is_there(&store));
         drop(store);
         assert!(!is_there(&open()));
+    }
+
+    #[test]
+    fn a_transaction_that_is_rolled_back_each_time_ends_with_an_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut store = WiredTigerStore::open(folder.path(), &WiredTigerOptions::default()).expect("a store");
+        store.commit_patience = Duration::from_millis(5);
+        let table = Table(1);
+        store.create_table(table).expect("a table");
+        let put = |id| Change::Put { place: Place { table, id }, row: b"row" };
+        let mut other = store.session().expect("a session");
+        other.begin_snapshot().expect("a transaction");
+        assert!(store.apply(&mut other, &put(1), &mut None).expect("a put"));
+        // Behind a single change WiredTiger itself would try until the other one ends.
+        let error = store.commit(&[put(2), put(1)], Durability::Buffered).expect_err("another has the row");
+        assert!(error.to_string().contains("cache_bytes"), "{error}");
+        other.roll_back().expect("an end");
+        drop(other);
+        let is_there = |id| store.get(Place { table, id }, &mut |_| {}).expect("a read");
+        assert!(!is_there(1) && !is_there(2));
+        store.commit(&[put(2), put(1)], Durability::Buffered).expect("a commit");
+        assert!(is_there(1) && is_there(2));
     }
 }

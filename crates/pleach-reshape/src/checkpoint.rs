@@ -40,9 +40,10 @@ impl Inner {
     pub(crate) fn checkpoint(&self) -> Result<()> {
         self.check_writable()?;
         let mut maintenance = self.maintenance.lock();
-        self.drop_dead_tables(&mut maintenance)?;
         self.remove_if_due(&mut maintenance)?;
-        self.checkpoint_alone(&mut maintenance)
+        self.checkpoint_alone(&mut maintenance)?;
+        // At last: a table that cannot be removed is no reason to make no checkpoints.
+        self.drop_dead_tables(&mut maintenance)
     }
 
     pub(crate) fn checkpoint_alone(&self, maintenance: &mut Maintenance) -> Result<()> {

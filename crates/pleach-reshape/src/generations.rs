@@ -12,7 +12,7 @@
 //!
 //! # Invariants
 //! 1. Edge: of a key up to the edge, the map names no row of the generation before, unless after its new row. A writer of such a
-//!    key finds its new row, or an entry that it has none, so nothing is ever removed from the old tables behind the edge.
+//!    key finds its new row, or an entry that it has none, so it removes nothing from the old tables behind the edge.
 //! 2. Above the edge, a key has at most one row that counts, in either generation: a write that replaces or deletes an old
 //!    row removes it in the same transaction, or leaves a newer row (`Update::Defer`).
 //!
@@ -158,15 +158,20 @@ impl Inner {
         self.drop_dead_tables(&mut self.maintenance.lock())
     }
 
-    /// As [`drain`](Self::drain), unless another thread moves all rows already; then it is to be asked again. The job must not
-    /// wait for a thread that waits for its checkpoints.
+    /// As [`drain`](Self::drain), until the store is closed, and unless another thread moves all rows already; then it is to be
+    /// asked again. The job must not wait for a thread that waits for its checkpoints.
     pub(crate) fn try_drain(&self) -> Result<()> {
         self.check_writable()?;
         let Some(_moving) = self.moving.try_lock() else {
             self.is_drain_due.store(true, Ordering::SeqCst);
             return Ok(());
         };
-        self.drain_moving(|| self.checkpoint_if_due())?;
+        self.drain_moving(|| {
+            if self.is_closing.load(Ordering::SeqCst) {
+                return Err(Error::new(ErrorKind::Closed, "the store is being closed"));
+            }
+            self.checkpoint_if_due()
+        })?;
         self.drop_dead_tables(&mut self.maintenance.lock())
     }
 

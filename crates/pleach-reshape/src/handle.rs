@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use pleach::env::sync::{Mutex, RwLock};
@@ -50,7 +51,7 @@ use crate::write_path::Batch;
 /// ```
 pub struct Reshaped {
     /// Stopped before the rest is dropped.
-    job: Option<JobHandle>,
+    job: Option<Job>,
     pub(crate) inner: Arc<Inner>,
     report: OpenReport,
 }
@@ -122,12 +123,37 @@ pub(crate) struct Inner {
     pub(crate) replaced: Replaced,
     /// Wanted from the background job.
     pub(crate) is_drain_due: AtomicBool,
+    /// Whether the job is to end soon.
+    pub(crate) is_closing: AtomicBool,
     /// Why writes are refused.
     pub(crate) poison: OnceLock<Error>,
     /// Why reads are refused too: nobody knows whether a transaction took place.
     pub(crate) unknown: OnceLock<Error>,
-    /// The failure of the last checkpoint of the job.
-    pub(crate) job_error: Mutex<Option<Error>>,
+    /// What the job could not do when it last ran.
+    pub(crate) job_errors: Mutex<JobErrors>,
+}
+
+/// What the background job could not do when it last ran.
+#[derive(Default)]
+pub(crate) struct JobErrors {
+    /// Checkpoints, and removals of replaced rows. Writers that wait for either fail with it.
+    pub(crate) room: Option<Error>,
+    /// Moves of what is left of the generation before.
+    drain: Option<Error>,
+    /// When the moves are tried again.
+    drain_from: Duration,
+}
+
+/// The background job. Who drops it waits for its end.
+struct Job {
+    handle: JobHandle,
+    inner: Arc<Inner>,
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        self.inner.is_closing.store(true, Ordering::SeqCst);
+    }
 }
 
 impl Reshaped {
@@ -244,16 +270,19 @@ impl Reshaped {
         self.inner.checkpoint()
     }
 
-    /// Makes a checkpoint and closes the map's store. A store that is only dropped opens as after a killed process.
+    /// Makes all that was written durable, makes a checkpoint, and closes the map's store. A store that is only dropped opens as
+    /// after a killed process.
     ///
     /// # Errors
     /// Those of [`checkpoint`](Self::checkpoint).
     pub fn close(mut self) -> Result<()> {
         self.job = None;
         let removed = self.inner.remove_replaced();
+        // A checkpoint without changes of the map syncs nothing, and rows may have been written in place.
+        let synced = self.sync();
         let checkpoint = self.inner.checkpoint();
         let closed = self.inner.maintenance.lock().map_store.db().clone().close();
-        removed.and(checkpoint).and(closed)
+        removed.and(synced).and(checkpoint).and(closed)
     }
 
     /// Figures of the moment.
@@ -272,15 +301,16 @@ impl Reshaped {
         }
     }
 
-    /// Why the background job failed when it last ran; none if it succeeded. It runs again when there is more to do. Writes fail with
-    /// this error if the changes of the map fill their memory meanwhile.
+    /// Why the background job failed when it last ran; none if it succeeded. It runs again when there is more to do. If it cannot
+    /// make checkpoints, writes fail with this error once the changes of the map fill their memory.
     pub fn background_error(&self) -> Option<Error> {
-        self.inner.job_error.lock().clone()
+        let errors = self.inner.job_errors.lock();
+        errors.room.clone().or_else(|| errors.drain.clone())
     }
 
     pub(crate) fn wake_job(&self) {
         if let Some(job) = &self.job {
-            job.waker().wake();
+            job.handle.waker().wake();
         }
     }
 
@@ -330,14 +360,21 @@ impl Inner {
 
     /// What the job does when it is woken.
     fn work(&self) {
-        let is_due = self.is_checkpoint_due();
-        let drained = if self.is_drain_due.swap(false, Ordering::SeqCst) { self.try_drain() } else { Ok(()) };
-        if drained.is_err() {
+        self.job_errors.lock().room = None;
+        let written = if self.is_checkpoint_due() { self.checkpoint() } else { Ok(()) };
+        let room = written.and(self.remove_in_parts()).err();
+        self.job_errors.lock().room = room;
+        let now = self.env.now();
+        if now < self.job_errors.lock().drain_from || !self.is_drain_due.swap(false, Ordering::SeqCst) {
+            return;
+        }
+        let drain = self.try_drain().err();
+        if drain.is_some() {
             self.is_drain_due.store(true, Ordering::SeqCst);
         }
-        let written = if is_due { self.checkpoint() } else { Ok(()) };
-        let removed = self.remove_in_parts();
-        *self.job_error.lock() = drained.and(written).and(removed).err();
+        let mut errors = self.job_errors.lock();
+        errors.drain_from = if drain.is_some() { self.env.now() + DRAIN_PAUSE } else { Duration::ZERO };
+        errors.drain = drain;
     }
 
     /// Removes replaced rows, with checkpoints as they become due.
@@ -359,14 +396,31 @@ const CHECKPOINT_SHARE: usize = 4;
 /// bytes more (docs/key-reshaping.md).
 const CHECKPOINT_SHARE_IN_MEMORY: usize = 2;
 
-fn start_job(inner: &Arc<Inner>) -> Result<JobHandle> {
+/// After moves of the job have failed, it waits for so long. Each attempt reads, and perhaps sorts, all rows that are left.
+const DRAIN_PAUSE: Duration = Duration::from_secs(10);
+
+fn start_job(inner: &Arc<Inner>) -> Result<Job> {
     let own = Arc::clone(inner);
     let step = move || {
+        let ended = Ended(&own);
         own.work();
+        drop(ended);
         JobStep::Idle
     };
-    let job = inner.env.spawn_job("reshape", Box::new(step));
-    job.map_err(|e| Error::io("start the job of checkpoints of", Path::new("the map"), e))
+    let handle = inner.env.spawn_job("reshape", Box::new(step));
+    let handle = handle.map_err(|e| Error::io("start the job of checkpoints of", Path::new("the map"), e))?;
+    Ok(Job { handle, inner: Arc::clone(inner) })
+}
+
+/// Refuses writes if a panic of the job drops it: nobody would make checkpoints any more, and writers would wait for one.
+struct Ended<'a>(&'a Inner);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison(&Error::new(ErrorKind::Poisoned, "the background job has panicked"));
+        }
+    }
 }
 
 /// The map's store.

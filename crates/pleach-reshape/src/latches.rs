@@ -6,7 +6,7 @@
 //!
 //! # Concurrency
 //! `models/` runs this file in all orders. Latches are taken in the order of their numbers, before the gate and before any other
-//! lock of this crate, but for that of maintenance.
+//! lock of this crate, but for those of moves and of maintenance.
 
 use parking_lot::MutexGuard;
 use pleach::env::sync::Mutex;

@@ -25,10 +25,10 @@
 //! `crates/pleach-reshape/examples/random_inserts.rs` is a program that loads redb with and without it.
 //!
 //! # When to use it
-//! For a program that stays with a B+tree store, has more data than memory, and inserts keys in random order: loads are 4 to 8 times
-//! as fast. It costs elsewhere, because a read asks the map and then the store: YCSB A and F over LMDB make 0.5 to 0.8 of the plain
-//! store's operations, inserts in order over WiredTiger half, and scans are slow until [`Reshaped::recluster`] puts the rows in the order
-//! of their keys. A new program is better served by `pleach` itself. `docs/key-reshaping.md` has the figures.
+//! For a program that stays with a B+tree store, has more data than memory, and inserts keys in random order: loads are 4 to 8
+//! times as fast. It costs elsewhere, because a read asks the map and then the store: YCSB A and F over LMDB make 0.5 to 0.8 of
+//! the plain store's operations, inserts in order over WiredTiger half, and scans are slow until [`Reshaped::recluster`] puts the
+//! rows in the order of their keys. A new program is better served by `pleach` itself. `docs/key-reshaping.md` has the figures.
 //!
 //! # Stores
 //! - `store::redb` (feature `redb`, on by default): in Rust. A killed process loses buffered writes behind the last synced one.
@@ -38,13 +38,13 @@
 //! - Others: implement [`store::RowStore`]. The feature `testing` has the conformance suite and a store in memory.
 //!
 //! # Upkeep
-//! A background job makes checkpoints of the map, so that an open reads few rows; [`Reshaped::close`] makes the last one. A store that
-//! was not closed opens as well, after a read of the rows behind the last checkpoint. [`Reshaped::recluster`] is for programs that
-//! scan: at times when the store has less to do. [`Reshaped::clean`] is of use with [`Update::Defer`] only, after a crash.
-//! [`Reshaped::import`] and [`Reshaped::export`] convert a plain store and back.
+//! A background job makes checkpoints of the map, so that an open reads few rows; [`Reshaped::close`] makes the last one. A store
+//! that was not closed opens as well, after a read of the rows behind the last checkpoint. [`Reshaped::recluster`] is for
+//! programs that scan: at times when the store has less to do. [`Reshaped::clean`] is of use with [`Update::Defer`] only, after a
+//! crash. [`Reshaped::import`] and [`Reshaped::export`] convert a plain store and back.
 //!
 //! # Limits
-//! Keys have at most 32 KiB, values 512 MiB or what the store allows (see [`limits`]). One process at a time. All types are
+//! Keys have at most 32 KiB, values 512 MiB or what the store allows (see [`limits`]). One process at a time. [`Reshaped`] is
 //! `Send + Sync`, and calls block.
 
 mod checkpoint;

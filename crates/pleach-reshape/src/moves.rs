@@ -29,6 +29,8 @@ use crate::threads::thread_number;
 const CHUNK_FIRST: usize = 256;
 /// Keys of a chunk at most: their memory, besides the rows', is bounded.
 const CHUNK_MAX: usize = 1 << 18;
+/// Bytes of values above which a transaction ends.
+const GROUP_BYTES: usize = 1 << 20;
 
 /// A row of a group that is still there: its index, and its value unless its entry is stale.
 type Present<'r> = (usize, Option<Cow<'r, [u8]>>);
@@ -47,8 +49,10 @@ pub(crate) enum Moved {
 /// The rows of a chunk that move, as of a snapshot.
 struct Chunk {
     rows: Vec<Move>,
-    /// Their values, one after the other.
+    /// Values, one after the other: those of all rows, unless they are many more than the chunk before made one expect.
     bytes: Vec<u8>,
+    /// With so many bytes it takes no further values.
+    bytes_max: usize,
     /// The snapshot's version.
     since: u64,
     /// Moves of ranges before the snapshot.
@@ -59,15 +63,31 @@ struct Chunk {
 struct Move {
     key: Key,
     id: Id,
-    /// Where its value is in the chunk's bytes, unless its entry is stale.
+    /// Where its value is in the chunk's bytes. `None`: its entry is stale, or the value was not kept.
     value: Option<Range<usize>>,
 }
 
 impl Chunk {
+    /// Keeps a value, unless the chunk has as much as it may. What it does not keep is read by itself when it moves.
     fn add(&mut self, index: usize, value: &[u8]) {
+        if self.bytes.len() >= self.bytes_max {
+            return;
+        }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(value);
         self.rows[index].value = Some(start..self.bytes.len());
+    }
+
+    /// How many of these rows move in one transaction: `keys` at most, and fewer of large values. Those that were not kept count
+    /// as if they had the mean length of those that were.
+    fn group_len(&self, rows: &[Move], keys: usize) -> usize {
+        let mean = self.bytes.len() / self.rows.len().max(1);
+        let mut bytes = 0;
+        let is_full = |row: &Move| {
+            bytes += row.value.as_ref().map_or(mean, Range::len);
+            bytes > GROUP_BYTES
+        };
+        rows.iter().take(keys).position(is_full).unwrap_or(keys.min(rows.len())).max(1)
     }
 
     /// Reads the values of the rows from sorted rows, or, if there are none or they cannot be read, from the store.
@@ -145,6 +165,8 @@ impl Inner {
         let mut last: Option<Key> = None;
         let (mut moved, mut limit) = (0, CHUNK_FIRST);
         loop {
+            // Half of the memory is that of sorted rows.
+            let bytes_max = self.options.move_bytes / if sorted.is_some() { 2 } else { 1 };
             let lower = last.as_deref().map_or(bounds.0, Bound::Excluded);
             let (chunk, is_end) = {
                 let range_moves = self.range_moves.load(Ordering::SeqCst);
@@ -154,14 +176,16 @@ impl Inner {
                 last = entries.last().map(|(key, _)| key.clone());
                 let rows = entries.into_iter().filter(|(_, id)| wanted(*id));
                 let rows = rows.map(|(key, id)| Move { key, id, value: None }).collect();
-                let mut chunk = Chunk { rows, bytes: Vec::new(), since: snapshot.version(), range_moves };
+                let (bytes, since) = (Vec::new(), snapshot.version());
+                let mut chunk = Chunk { rows, bytes, bytes_max, since, range_moves };
                 chunk.read(&mut snapshot, &mut sorted)?;
                 (chunk, is_end)
             };
-            // Half of the memory is that of sorted rows.
-            let bytes = self.options.move_bytes / if sorted.is_some() { 2 } else { 1 };
-            limit = next_limit(&chunk, limit, bytes);
-            for group in chunk.rows.chunks(self.options.move_keys) {
+            limit = next_limit(&chunk, limit, bytes_max);
+            let mut rows = &chunk.rows[..];
+            while !rows.is_empty() {
+                let group;
+                (group, rows) = rows.split_at(chunk.group_len(rows, self.options.move_keys));
                 moved += self.move_group(group, &chunk, which)?;
                 make_room()?;
             }
@@ -281,4 +305,28 @@ fn next_limit(chunk: &Chunk, limit: usize, bytes: usize) -> usize {
     let keys: usize = chunk.rows.iter().map(|row| row.key.len() + size_of::<Move>()).sum();
     let taken = chunk.bytes.len() + keys;
     (bytes / (taken / chunk.rows.len())).clamp(1, CHUNK_MAX).min(limit * 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chunk_and_a_transaction_take_a_bounded_number_of_bytes() {
+        let row =
+            |number: u8| Move { key: Key::from_slice(&[number]), id: Id(u64::from(number)), value: None };
+        let (rows, bytes_max, value) = ((0..100).map(row).collect(), 4 << 20, vec![0; 300 << 10]);
+        let mut chunk = Chunk { rows, bytes: Vec::new(), bytes_max, since: 0, range_moves: 0 };
+        for index in 0..100 {
+            chunk.add(index, &value);
+        }
+        assert!((bytes_max..bytes_max + (300 << 10)).contains(&chunk.bytes.len()));
+        let kept = chunk.rows.iter().filter(|row| row.value.is_some()).count();
+        assert_eq!(kept, 14);
+        assert_eq!(chunk.group_len(&chunk.rows, 128), 3);
+        assert_eq!(chunk.group_len(&chunk.rows[..2], 128), 2);
+        assert_eq!(chunk.group_len(&chunk.rows, 1), 1);
+        // Those that were not kept count by the mean of all.
+        assert_eq!(chunk.group_len(&chunk.rows[kept..], 128), 24);
+    }
 }

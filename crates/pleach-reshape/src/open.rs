@@ -14,7 +14,7 @@ use pleach::{Error, ErrorKind, Result};
 
 use crate::generations::create_table;
 use crate::group::Group;
-use crate::handle::{Inner, new_maintenance};
+use crate::handle::{Inner, JobErrors, new_maintenance};
 use crate::ids::{Allocator, Layout};
 use crate::in_flight::{InFlight, SLOT_COUNT};
 use crate::latches::{LATCH_COUNT, Latches};
@@ -106,7 +106,8 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         is_drain_due: AtomicBool::new(generation.is_draining),
         poison: OnceLock::new(),
         unknown: OnceLock::new(),
-        job_error: Mutex::new(None),
+        is_closing: AtomicBool::new(false),
+        job_errors: Mutex::new(JobErrors::default()),
         options,
         store,
     };

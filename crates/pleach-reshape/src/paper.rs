@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use pleach::env::sync::Mutex;
 use pleach::env::{Env, File, OpenOptions};
-use pleach::{Error, Result};
+use pleach::{Error, ErrorKind, Result};
 use pleach_coding::{Decoder, put_varint, u32_at};
 
 use crate::group::{Transaction, commit_alone};
@@ -95,6 +95,8 @@ struct Remap {
     next: u64,
     file: Arc<dyn File>,
     end: u64,
+    /// A write of the file has failed, so it may lack records of the tree.
+    is_behind: bool,
 }
 
 impl std::fmt::Debug for PaperScheme {
@@ -132,7 +134,7 @@ impl PaperScheme {
         store.create_table(TABLE).map_err(|e| store_error("make a table", &e))?;
         let file = open_file(&**env, &path)?;
         let (tree, next, end) = load(&*file, &path)?;
-        let mut remap = Remap { tree, next, file, end };
+        let mut remap = Remap { tree, next, file, end, is_behind: false };
         remap.add_missing(&*store, &path)?;
         let (latches, remap) = (Latches::new(LATCH_COUNT), Mutex::new(remap));
         Ok(Self { store, latches, remap, path, flush, env: Arc::clone(env), spent: Spent::default() })
@@ -141,12 +143,16 @@ impl PaperScheme {
     /// Puts, and deletes where there is no value, in one transaction. Each key comes once.
     ///
     /// # Errors
-    /// `Io`: the store, or the system, refused.
+    /// - `Io`: the store, or the system, refused.
+    /// - `Poisoned`: an earlier write of the remap file failed. The next open finds in the rows what the file lacks.
     pub fn write(&self, operations: &[(&[u8], Option<&[u8]>)], durability: Durability) -> Result<()> {
         let _held = self.latches.hold(operations.iter().map(|(key, _)| key_hash(key)));
         let mut transaction = Transaction::default();
         {
             let mut remap = self.remap.lock();
+            if remap.is_behind {
+                return Err(Error::new(ErrorKind::Poisoned, "an earlier write of the remap file failed"));
+            }
             let mut records = Vec::new();
             let start = self.env.now();
             for (key, value) in operations {
@@ -250,12 +256,14 @@ impl Remap {
         if records.is_empty() {
             return Ok(());
         }
+        self.is_behind = true;
         self.file.write_all_at(records, self.end).map_err(|e| Error::io("write", path, e))?;
         self.end += records.len() as u64;
-        match flush {
-            Flush::Write => Ok(()),
-            Flush::Sync => self.file.sync("remap.flush").map_err(|e| Error::io("sync", path, e)),
+        if flush == Flush::Sync {
+            self.file.sync("remap.flush").map_err(|e| Error::io("sync", path, e))?;
         }
+        self.is_behind = false;
+        Ok(())
     }
 
     /// Adds the keys of rows above all ids of the file.
@@ -330,4 +338,43 @@ fn load(file: &dyn File, path: &Path) -> Result<(Tree, u64, u64)> {
     }
     file.set_len(at as u64).map_err(|e| Error::io("cut", path, e))?;
     Ok((tree, next, at as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use pleach::env::{Fault, FaultKind, SimEnv};
+
+    use super::*;
+    use crate::store::model::ModelStore;
+
+    #[test]
+    fn a_file_that_lacks_records_takes_no_further_ones() {
+        let (sim, rows) = (SimEnv::new(1), ModelStore::new(true));
+        let env: Arc<dyn Env> = Arc::<SimEnv>::clone(&sim);
+        let open = || PaperScheme::open(Box::new(rows.clone()), &env, "/remap", Flush::Write).unwrap();
+        let write = |store: &PaperScheme, key: &str| {
+            store
+                .write(&[(key.as_bytes(), Some(b"value"))], Durability::Buffered)
+                .map_err(|error| error.kind())
+        };
+        let store = open();
+        write(&store, "first").unwrap();
+        sim.set_fault(Some(Fault { at_op: sim.op_count(), kind: FaultKind::Eio }));
+        assert_eq!(write(&store, "second"), Err(ErrorKind::Io));
+        sim.clear_faults();
+        // The tree has a record for it that the file lacks, and a later record would hide its row from the next open.
+        for key in ["second", "third"] {
+            assert_eq!(write(&store, key), Err(ErrorKind::Poisoned));
+        }
+        assert!(store.get("first").unwrap().is_some() && store.get("second").unwrap().is_none());
+        drop(store);
+        let store = open();
+        write(&store, "second").unwrap();
+        write(&store, "third").unwrap();
+        drop(store);
+        let store = open();
+        for key in ["first", "second", "third"] {
+            assert!(store.get(key).unwrap().is_some(), "{key}");
+        }
+    }
 }

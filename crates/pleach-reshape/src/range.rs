@@ -15,8 +15,8 @@ use crate::snapshot::{Pair, Snapshot, View, owned};
 const CHUNK_FIRST: usize = 128;
 /// Rows of a chunk at most: large enough for rows of one page to come together, a few hundred KiB of short rows.
 const CHUNK_MAX: usize = 2048;
-/// Bytes of each chunk but the first, about.
-const CHUNK_BYTES: usize = 4 << 20;
+/// Bytes of a chunk behind which it takes no further pairs.
+pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 
 /// Bytes of a usual pair (arbitrary): a chunk's buffer begins with so much for each.
 const PAIR_BYTES: usize = 128;
@@ -96,6 +96,21 @@ impl Chunk {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         Span { start, value: start + key.len(), end: self.bytes.len() }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn bytes_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it has as many bytes as it may.
+    pub(crate) fn is_full(&self) -> bool {
+        self.bytes.len() >= CHUNK_BYTES
     }
 
     pub(crate) fn key(&self, span: Span) -> &[u8] {

@@ -22,8 +22,8 @@ use crate::open::runs_of;
 use crate::row::Row;
 use crate::store::RowSnapshot;
 
-/// Rows between two looks at the size of the layer.
-const ROWS_UNLOOKED: u64 = 1024;
+/// Rows between two looks at the size of the layer: few, so that small tests meet a full one.
+const ROWS_UNLOOKED: u64 = 16;
 
 /// Rows that are read at a time.
 const CHUNK_ROWS: usize = 4096;
@@ -174,7 +174,9 @@ impl Recovery {
         if self.known_version(inner, &row.key, hash)?.is_some_and(|known| known >= row.version) {
             return Ok(());
         }
-        if self.is_rebuild && !row.is_put {
+        if self.is_rebuild && row.is_put {
+            self.deleted.remove(&row.key);
+        } else if self.is_rebuild {
             self.deleted.insert(row.key.clone(), row.version);
         }
         let change = (&row.key[..], hash, row.is_put.then_some(row.id));

@@ -181,7 +181,7 @@ impl Source for View<'_> {
         // Pairs of runs, whose rows are read for their keys. Not all: most of those that are read may turn out to be deleted.
         let mut pairs = Vec::new();
         let mut seen = |id: Id, row: &Row<'_>| {
-            let value = row.value.filter(|_| pairs.len() < 2 * limit);
+            let value = row.value.filter(|_| pairs.len() < 2 * limit && !chunk.is_full());
             pairs.extend(value.map(|value| (id, chunk.add(row.key, value))));
         };
         let rows = &mut Rows { snapshot: &mut *self.rows, layout: self.inner.layout, seen: &mut seen };
@@ -193,11 +193,22 @@ impl Source for View<'_> {
         };
         let mut spans: Vec<_> = entries.iter().map(pair_of).collect();
         let unread: Vec<_> = (0..spans.len()).filter(|index| spans[*index].is_none()).collect();
-        read_rows(self.rows, self.inner, (&entries, unread.into_iter()), |index, _, row| {
-            spans[index] = row.value.map(|value| chunk.add(row.key, value));
+        // Rows come in the order of their places, so those that no memory is left for are anywhere. The chunk ends before the
+        // first.
+        let mut count = entries.len();
+        read_rows(self.rows, self.inner, (&entries, unread.into_iter()), |index, _, row| match row.value {
+            Some(_) if chunk.is_full() => count = count.min(index),
+            value => spans[index] = value.map(|value| chunk.add(row.key, value)),
         })?;
-        chunk.set_order(spans.into_iter().flatten());
-        let is_end = entries.len() < limit;
+        if count == 0 && !entries.is_empty() {
+            count = 1;
+            read_rows(self.rows, self.inner, (&entries, 0..1), |_, _, row| {
+                spans[0] = row.value.map(|value| chunk.add(row.key, value));
+            })?;
+        }
+        let is_end = entries.len() < limit && count == entries.len();
+        entries.truncate(count);
+        chunk.set_order(spans.into_iter().take(count).flatten());
         Ok(entries.pop().filter(|_| !is_end).map(|(key, _)| key))
     }
 }
@@ -246,4 +257,33 @@ fn read_rows(
 pub(crate) fn owned<K: AsRef<[u8]>>(bounds: &impl RangeBounds<K>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
     (owned(bounds.start_bound()), owned(bounds.end_bound()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Options;
+    use crate::range::CHUNK_BYTES;
+    use crate::store::model::ModelStore;
+
+    #[test]
+    fn a_chunk_of_a_range_takes_a_bounded_number_of_bytes() {
+        const VALUE: usize = 300 << 10;
+        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::without_history(false));
+        let store = Options::new().background(false).open(Box::new(rows), dir.path()).unwrap();
+        // Rows lie in the order that is opposite to that of the keys: those for which no memory is left are the first ones.
+        for number in (0..40_u8).rev() {
+            store.put([number], vec![number; VALUE]).unwrap();
+        }
+        let (mut snapshot, mut chunk) = (store.snapshot().unwrap(), Chunk::default());
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        for (direction, counts) in [(Direction::Up, 1..=1), (Direction::Down, 14..=15)] {
+            let edge = snapshot.fill(&mut chunk, all, direction, 40).unwrap();
+            assert!(edge.is_some());
+            assert!(counts.contains(&chunk.len()), "{direction:?}: {} pairs", chunk.len());
+            assert!(chunk.bytes_len() < CHUNK_BYTES + 2 * (VALUE + 1), "{} bytes", chunk.bytes_len());
+        }
+        let pairs: Vec<_> = snapshot.all().map(Result::unwrap).collect();
+        assert!(pairs.iter().map(|(key, _)| key[0]).eq(0..40));
+    }
 }

@@ -163,7 +163,7 @@ impl Reshaped {
             self.wake_job();
             inner.env.sleep(LOOK_AGAIN);
             inner.check_writable()?;
-            if let Some(error) = &*inner.job_error.lock() {
+            if let Some(error) = &inner.job_errors.lock().room {
                 return Err(error.clone());
             }
         }
@@ -338,8 +338,8 @@ impl Inner {
     /// Whether a row may be in a run of the map. It counts with [`Update::Defer`], with which no further rows of writers come
     /// into runs; otherwise replaced rows are removed anyway.
     fn may_be_in_run(&self, id: Id) -> bool {
-        let is_of_writers = self.has_runs_of_writers.load(Ordering::Relaxed)
-            && id.sequence() < self.runs_end_at_open[id.stripe()];
+        let end = self.runs_end_at_open.get(id.stripe()).copied().unwrap_or(0);
+        let is_of_writers = self.has_runs_of_writers.load(Ordering::Relaxed) && id.sequence() < end;
         is_of_writers || id.stripe() == self.layout.stripe_of_moves()
     }
 

@@ -77,12 +77,12 @@
 //! | `pleach::job_panicked` | event, error: a panic in a background job | `job`, `panic` |
 //!
 //! # Process-wide effects
-//! The first open for writing installs a handler of `SIGBUS`. It makes an error of a failed access to a mapped log or SST, and gives
-//! every other bus error to the handler of before (docs/design/0018-mapped-log.md). A program that installs its own handler later
-//! should pass on what it does not know; a thread that writes should not block this signal.
+//! The first open for writing installs a handler of `SIGBUS`. It makes an error of a failed access to a mapped log or SST, and
+//! gives every other bus error to the handler of before (docs/design/0018-mapped-log.md). A program that installs its own handler
+//! later should pass on what it does not know; a thread that writes should not block this signal.
 //!
-//! A process may fork before it opens a store. After the open a child must not use the handles of its parent: the threads of the store
-//! are not in it.
+//! A process may fork before it opens a store. After the open a child must not use the handles of its parent: the threads of the
+//! store are not in it.
 //!
 //! # Limits
 //! Keys have at most 1 MiB, values at most 512 MiB, batches at most 1 GiB (see [`limits`]). One process at a time can have

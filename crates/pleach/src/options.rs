@@ -143,9 +143,10 @@ impl Options {
     /// small store takes little.
     ///
     /// If there is not enough for all filters beside that quarter, new ones have fewer bits a key
-    /// ([`Options::filter_bits_per_key`]), and if that does not suffice, those that save the fewest searches for their size
-    /// stay on the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory: 0.1 % of the
-    /// data where they are learned, up to 0.7 % otherwise, more of compressed data with long keys. So are the filters that open ranges and snapshots pin.
+    /// ([`Options::filter_bits_per_key`]), and if that does not suffice, those that save the fewest searches for their size stay
+    /// on the disk ([`Stats::filters_missing`](crate::Stats::filters_missing)). Indexes are always in memory: 0.1 % of the data
+    /// where they are learned, up to 0.7 % otherwise, more of compressed data with long keys. So are the filters that open ranges
+    /// and snapshots pin.
     ///
     /// These come on top of this budget:
     /// - memtables that snapshots, ranges and values pin after their flush

@@ -5,8 +5,8 @@
 //! need no lock. Changes come as large sorted batches, so a copied leaf usually takes several.
 //!
 //! # Cost
-//! About 28 bytes a key of 16 bytes. A lookup compares 8-byte heads in two arrays, then searches one leaf. Heads begin behind what the
-//! first keys of a level have in common: URLs and paths would have equal ones otherwise.
+//! About 28 bytes a key of 16 bytes. A lookup compares 8-byte heads in two arrays, then searches one leaf. Heads begin behind
+//! what the first keys of a level have in common: URLs and paths would have equal ones otherwise.
 
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
@@ -26,8 +26,8 @@ const LEAF_BYTES_MIN: usize = LEAF_BYTES / 4;
 const NODE_LEAVES: usize = 256;
 const ID_LEN: usize = 8;
 const HEADER_LEN: usize = 4;
-/// Memory of a leaf besides its bytes: counters of its references, the allocator's word, its entry in the node, with head and first
-/// key.
+/// Memory of a leaf besides its bytes: counters of its references, the allocator's word, its entry in the node, with head and
+/// first key.
 const LEAF_OVERHEAD: usize = 16 + 8 + 56;
 
 /// Sorted entries: the length of the prefix, the number of entries (both `u16`), the prefix, the ends of the entries (`u16`
@@ -146,7 +146,9 @@ impl<T> Level<T> {
             prefix.extend_from_slice(&first[..common_prefix_len(first, last)]);
         }
         if !prefix.is_empty() {
-            firsts.iter_mut().for_each(|first| *first = Key::from_slice(&first[prefix.len()..]));
+            for first in &mut firsts {
+                *first = Key::from_slice(&first[prefix.len()..]);
+            }
         }
         Self { prefix, heads: firsts.iter().map(|first| head(first)).collect(), firsts, children, bytes }
     }
@@ -262,7 +264,7 @@ impl Packed {
         let mut leaves = Vec::new();
         split(&fresh, &mut leaves);
         root.push(leaves);
-        Self { root: Arc::new(Level::new(root.firsts, root.nodes, root.bytes)) }
+        Self { root: Arc::new(Level::new(root.firsts, root.children, root.bytes)) }
     }
 }
 
@@ -270,7 +272,7 @@ impl Packed {
 #[derive(Default)]
 struct Nodes {
     firsts: Vec<Key>,
-    nodes: Vec<Node>,
+    children: Vec<Node>,
     bytes: usize,
 }
 
@@ -279,7 +281,7 @@ impl Nodes {
     fn keep(&mut self, old: &Level<Node>, indexes: Range<usize>) {
         for index in indexes {
             self.firsts.extend(old.first(index));
-            self.nodes.push(Arc::clone(&old.children[index]));
+            self.children.push(Arc::clone(&old.children[index]));
             self.bytes += old.children[index].bytes;
         }
     }
@@ -295,7 +297,7 @@ impl Nodes {
             let bytes =
                 own.iter().zip(&firsts).map(|(leaf, first)| leaf.0.len() + first.len() + LEAF_OVERHEAD).sum();
             self.firsts.push(firsts[0].clone());
-            self.nodes.push(Arc::new(Level::new(firsts, own, bytes)));
+            self.children.push(Arc::new(Level::new(firsts, own, bytes)));
             self.bytes += bytes;
         }
     }

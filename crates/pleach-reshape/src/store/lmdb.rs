@@ -55,8 +55,9 @@ pub struct LmdbOptions {
     /// Most bytes that the store may have: address space, not memory, and with `write_map` the length of a sparse file (default:
     /// 256 GiB).
     pub map_bytes: usize,
-    /// Buffered commits are not synced, which makes them ten times as fast and more. They survive a killed process. **After a power cut the store may be damaged**, not
-    /// just shorter: LMDB has no checksums and keeps one older state, which unsynced commits overwrite. Default: off.
+    /// Buffered commits are not synced, which makes them ten times as fast and more. They survive a killed process. **After a
+    /// power cut the store may be damaged**, not just shorter: LMDB has no checksums and keeps one older state, which unsynced
+    /// commits overwrite. Default: off.
     pub unsynced_commits: bool,
     /// Pages are changed in the map and not written by calls. Default: off, because stray writes of the process reach the
     /// store.

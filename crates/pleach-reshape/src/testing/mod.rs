@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 
 pub use appends::measure_appends;
 
+pub use crate::threads::set_thread_number;
+
 use crate::store::{Change, Durability, Place, Result, RowSnapshot, RowStore, Table};
 
 /// Opens the store under test: the same one each time, a fresh one at first. It is called again when the last one was dropped.

@@ -7,6 +7,7 @@
 )]
 
 mod back_ends;
+mod background;
 mod bad_input;
 mod concurrency;
 mod crash;

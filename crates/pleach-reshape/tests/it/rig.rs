@@ -7,12 +7,15 @@ use std::sync::{Arc, OnceLock};
 
 use pleach::env::SimEnv;
 use pleach_reshape::store::model::{Call, Failure, ModelStore};
+use pleach_reshape::testing::set_thread_number;
 pub(crate) use pleach_reshape::testing::variable;
 use pleach_reshape::{MapPlace, Options, Reshaped, Stripes, Update};
 
 /// Where the map is on the simulated disk.
 pub(crate) const DIR: &str = "/map";
 
+/// Writes come as if from so many threads.
+const THREADS: usize = 4;
 /// Some keys end with it.
 const LONG: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 /// Of the keys with so many numbers, those that are not there are looked for too.
@@ -50,6 +53,7 @@ pub(crate) fn options(env: &Arc<SimEnv>, rng: &mut fastrand::Rng) -> Options {
         .moves(rng.usize(100..4000), rng.usize(1..20))
         .replaced_rows(rng.usize(1..30))
         .row_cache_bytes([0, 50_000, 32 << 20][rng.usize(..3)])
+        .delta_bytes([1, 2000, 32 << 20][rng.usize(..3)])
 }
 
 pub(crate) fn any_update(rng: &mut fastrand::Rng) -> Update {
@@ -174,6 +178,7 @@ const UPPER_KEYS_MAX: usize = 16;
 /// Writes keys in a row above all others, in one transaction. Between two checkpoints they form a run of the map. If there are
 /// enough of them, deletes them all instead.
 pub(crate) fn write_in_order(store: &Reshaped, contents: &mut Contents, rng: &mut fastrand::Rng) {
+    set_thread_number(rng.usize(..THREADS));
     let upper: Vec<_> = contents.range(UPPER.to_vec()..).map(|(key, _)| key.clone()).collect();
     let mut batch = store.batch();
     if upper.len() > UPPER_KEYS_MAX / 2 {
@@ -195,8 +200,9 @@ pub(crate) fn write_in_order(store: &Reshaped, contents: &mut Contents, rng: &mu
     batch.commit().unwrap();
 }
 
-/// One random write; what the store holds changes accordingly.
+/// One random write, to any stripe; what the store holds changes accordingly.
 pub(crate) fn write(store: &Reshaped, contents: &mut Contents, keys: u64, rng: &mut fastrand::Rng) {
+    set_thread_number(rng.usize(..THREADS));
     let (mut own, bytes) = (key(rng, keys), value(rng));
     let upper: Vec<_> = contents.range(UPPER.to_vec()..).map(|(key, _)| key).collect();
     if !upper.is_empty() && rng.u8(..8) == 0 {

@@ -12,6 +12,7 @@ use pleach::ErrorKind;
 use pleach::env::SimEnv;
 use pleach_reshape::store::model::{Call, Failure, ModelStore};
 use pleach_reshape::store::{RowStore, Table};
+use pleach_reshape::testing::set_thread_number;
 use pleach_reshape::{Durability, MapPlace, Options, Reshaped, Stripes, Update};
 
 use crate::rig::recluster;
@@ -668,4 +669,39 @@ fn a_recluster_leaves_one_half_of_the_map() {
     store.verify().unwrap();
     store.close().unwrap();
     assert_eq!(partitions(), ["default", "keys-1", "runs-1"]);
+}
+
+/// Rows of a key in two stripes, and one that says that it was deleted. The layer goes to the map's store between any two rows.
+#[test]
+fn a_rebuild_takes_the_newest_row_also_behind_a_deletion() {
+    for ends_deleted in [false, true] {
+        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(true));
+        let options = || {
+            Options::new()
+                .update(Update::Defer)
+                .stripes(Stripes::Ranges(2))
+                .replaced_rows(1 << 20)
+                .background(false)
+                .delta_bytes(1)
+        };
+        let store = options().open(Box::new(rows.clone()), dir.path().join("map")).unwrap();
+        set_thread_number(0);
+        store.put("k", "first").unwrap();
+        store.delete("k").unwrap();
+        set_thread_number(1);
+        store.put("k", "second").unwrap();
+        if ends_deleted {
+            store.delete("k").unwrap();
+        }
+        set_thread_number(0);
+        store.put("k", "third").unwrap();
+        for number in 0..100 {
+            store.put(format!("other {number}"), "1").unwrap();
+        }
+        drop(store);
+        std::fs::remove_dir_all(dir.path().join("map")).unwrap();
+        let store = options().open(Box::new(rows), dir.path().join("map")).unwrap();
+        assert_eq!(store.get("k").unwrap().as_deref(), Some(&b"third"[..]));
+        assert_eq!(store.verify().unwrap().keys, 101);
+    }
 }
