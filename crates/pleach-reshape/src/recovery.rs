@@ -22,9 +22,6 @@ use crate::open::runs_of;
 use crate::row::Row;
 use crate::store::RowSnapshot;
 
-/// Rows between two looks at the size of the layer: few, so that small tests meet a full one.
-const ROWS_UNLOOKED: u64 = 16;
-
 /// Rows that are read at a time.
 const CHUNK_ROWS: usize = 4096;
 
@@ -182,7 +179,7 @@ impl Recovery {
         let change = (&row.key[..], hash, row.is_put.then_some(row.id));
         inner.map.publish(std::iter::once(change), row.version);
         let is_full = inner.map.active_bytes() > inner.options.delta_bytes;
-        if self.is_rebuild && is_full && self.rows.is_multiple_of(ROWS_UNLOOKED) {
+        if self.is_rebuild && is_full {
             // Without a checkpoint's record, nobody will use the entries if a crash follows.
             inner.map.seal();
             let mut maintenance = inner.maintenance.lock();

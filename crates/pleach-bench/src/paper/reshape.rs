@@ -114,8 +114,8 @@ pub(super) fn fig11(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the table beside the store, as a part of the pairs. The order of keys makes no difference to the paper's table; the map
-/// names rows that came in the order of their keys by runs.
+/// Bytes of the table beside the store, as a part of the pairs. The order of keys makes no difference to the paper's table. The
+/// map names rows that came in the order of their keys by runs.
 pub(super) fn fig15(session: &mut Session<'_>) -> Result<()> {
     print_setup(session);
     let sizes = [64, 128, 256, 512, 1024];
