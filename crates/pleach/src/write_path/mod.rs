@@ -250,7 +250,12 @@ impl WritePath {
             others_wait = Some(self.full_segment_syncs.lock());
             self.ctx.status.check_not_poisoned()?;
         }
-        let synced = writer.log.sync().map_err(|e| self.sync_failed(e));
+        let synced = writer.log.sync().map_err(|error| {
+            // Otherwise a failed append could not be overwritten, and the next sync tries again. A group that is being committed
+            // meets no such error: its append has settled that.
+            let is_lost = writer.log.is_poisoned();
+            if is_lost { self.sync_failed(error) } else { self.log_failed(&writer.log, error) }
+        });
         drop(others_wait);
         synced
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pleach_env::SimEnv;
+use pleach_env::{CrashPolicy, SimEnv};
 use pleach_log::Durability;
 
 use super::*;
@@ -95,6 +95,67 @@ fn one_refused_request_leaves_the_others_of_its_group() {
     assert_eq!(results[1].as_ref().map_err(Error::kind), Err(ErrorKind::Closed));
     assert!(results[0].is_ok() && results[2].is_ok());
     assert_eq!(kept.iter().count(), 2);
+}
+
+/// A store with one durable put, and then two in a group that was refused: the quota broke off its write behind the first. No
+/// write goes on, not even one in place.
+fn store_with_half_a_group(env: &Arc<SimEnv>) -> Db {
+    let start = |env: &Arc<SimEnv>| {
+        let db = open(env);
+        db.default_partition().put_with("before", "1", Durability::Sync).unwrap();
+        db
+    };
+    let group =
+        |db: &Db| ["first", "second"].map(|key| put(&db.default_partition(), key, "2", Durability::Buffered));
+    let twin = start(&SimEnv::new(1));
+    let log_end = |db: &Db| db.inner().writes.lock().log.offset();
+    let before = log_end(&twin);
+    assert!(lead(&twin, group(&twin).into_iter().take(1).collect())[0].is_ok());
+    let first_len = log_end(&twin) - before;
+
+    let db = start(env);
+    env.set_write_quota(Some(first_len));
+    let results = lead(&db, group(&db).into());
+    assert!(results.iter().all(|result| result.as_ref().is_err_and(Error::is_out_of_space)));
+    db
+}
+
+fn keys_after_crash(env: &SimEnv, policy: CrashPolicy) -> Vec<Vec<u8>> {
+    let db = open(&env.crash_image(policy, 1));
+    db.default_partition().iter().map(|entry| entry.unwrap().0.to_vec()).collect()
+}
+
+/// The sync once succeeded, and the next open found the first of the two puts.
+#[test]
+fn a_sync_fails_while_half_a_failed_group_is_in_the_log() {
+    let env = SimEnv::new(1);
+    let db = store_with_half_a_group(&env);
+    assert_eq!(keys_after_crash(&env, CrashPolicy::Everything), [&b"before"[..], b"first"]);
+    for _ in 0..2 {
+        assert!(db.sync().unwrap_err().is_out_of_space());
+        assert!(db.default_partition().put("later", "3").unwrap_err().is_out_of_space());
+        assert!(db.poisoned().is_none(), "it may succeed later");
+    }
+    env.set_write_quota(None);
+    db.sync().unwrap();
+    for policy in [CrashPolicy::DurableOnly, CrashPolicy::Everything] {
+        assert_eq!(keys_after_crash(&env, policy), [b"before"]);
+    }
+    db.default_partition().put("later", "3").unwrap();
+    db.close().unwrap();
+    assert_eq!(keys_after_crash(&env, CrashPolicy::DurableOnly), [&b"before"[..], b"later"]);
+}
+
+#[test]
+fn a_close_fails_while_half_a_failed_group_is_in_the_log() {
+    let env = SimEnv::new(1);
+    let db = store_with_half_a_group(&env);
+    assert!(db.close().unwrap_err().is_out_of_space());
+    env.set_write_quota(None);
+    let db = open(&env);
+    assert!(db.default_partition().contains("before").unwrap());
+    db.close().unwrap();
+    open(&env).verify().unwrap();
 }
 
 /// A request whose leader inserts its first operation into the memtable and then panics.
