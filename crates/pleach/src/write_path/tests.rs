@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pleach_env::{CrashPolicy, SimEnv};
+use pleach_env::{CrashPolicy, Fault, FaultKind, SimEnv};
 use pleach_log::Durability;
 
 use super::*;
@@ -203,6 +203,36 @@ fn reads_after_the_close_of_a_panicked_store_answer_closed() {
     assert_eq!(snapshot.get(&partition, "before").map_err(|e| e.kind()).err(), Some(ErrorKind::Closed));
     let first = range.map(|entry| entry.map_err(|e| e.kind()).err()).next();
     assert_eq!(first, Some(Some(ErrorKind::Closed)));
+}
+
+/// Claims of failed puts once stayed, until the memtable was full and deletes were refused as well.
+#[test]
+fn puts_that_the_log_refuses_take_no_memory() {
+    let env = SimEnv::new(1);
+    env.set_maps_files(true);
+    let options = Options::new().memory(64 << 20).memtable_bytes(16 << 20);
+    let db = options.env(Arc::clone(&env) as _).open("store").unwrap();
+    let partition = db.default_partition();
+    let log_end = || db.inner().writes.lock().log.offset();
+    let used_bytes = || db.inner().writes.lock().memtable.used_bytes();
+    // So little is left of the reserved step of the log that a large put needs another.
+    let near_end = (4 << 20) - (6 << 10);
+    for key in 0u32..5000 {
+        if log_end() < near_end {
+            partition.put(key.to_le_bytes(), [1; 1000]).unwrap();
+        }
+    }
+    env.set_fault(Some(Fault { at_op: env.op_count(), kind: FaultKind::NoSpaceFrom }));
+    let before = used_bytes();
+    for key in 0u32..1000 {
+        let error = partition.put(key.to_le_bytes(), [2; 8000]).unwrap_err();
+        assert!(error.is_out_of_space() && error.to_string().contains("reserve space for"), "{error}");
+    }
+    assert_eq!(used_bytes(), before);
+    partition.delete(0u32.to_le_bytes()).unwrap();
+    env.clear_faults();
+    partition.put("more", [2; 8000]).unwrap();
+    assert_eq!(partition.get(1u32.to_le_bytes()).unwrap().as_deref(), Some(&[1; 1000][..]));
 }
 
 /// If memory is short, only the largest requests of a group are refused; the others are committed.
