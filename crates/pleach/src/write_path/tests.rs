@@ -1,5 +1,6 @@
 //! Tests of groups: what a leader does for the requests of others. They drive the leader with a group made by hand.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use pleach_env::{CrashPolicy, Fault, FaultKind, SimEnv};
@@ -203,6 +204,18 @@ fn reads_after_the_close_of_a_panicked_store_answer_closed() {
     assert_eq!(snapshot.get(&partition, "before").map_err(|e| e.kind()).err(), Some(ErrorKind::Closed));
     let first = range.map(|entry| entry.map_err(|e| e.kind()).err()).next();
     assert_eq!(first, Some(Some(ErrorKind::Closed)));
+}
+
+/// Otherwise another writer could take the lock before the store is poisoned, and find numbers that do not fit.
+#[test]
+fn a_leader_that_panics_poisons_the_store_before_it_lets_go_of_the_lock() {
+    let db = open(&SimEnv::new(1));
+    let group = vec![put_that_panics(&db.default_partition())];
+    // Without the queue, so nothing but the leader can have poisoned it.
+    assert!(catch_unwind(AssertUnwindSafe(|| lead(&db, group))).is_err());
+    let is_poisoned = db.poisoned().is_some();
+    db.inner().writes.break_inserts(); // Otherwise the close would wait, and the test not fail.
+    assert!(is_poisoned);
 }
 
 /// Claims of failed puts once stayed, until the memtable was full and deletes were refused as well.
