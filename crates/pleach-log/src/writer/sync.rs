@@ -60,8 +60,8 @@ impl PendingSync {
 }
 
 impl LogWriter {
-    /// Makes everything appended so far durable: older segments in order, the directory if a name in it is new, the
-    /// current segment. Then writes a marker that says so, and stamps the files that have grown.
+    /// Makes everything appended so far durable: older segments in order, the current segment, and then the directory if a name
+    /// in it is new. Then writes a marker that says so, and stamps the files that have grown.
     ///
     /// After an error the log is poisoned, with one exception: if a failed append cannot be overwritten, because there is no
     /// space or the device fails, recovery may find records of it. What was appended is synced even so. The next sync or append
