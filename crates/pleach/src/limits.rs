@@ -30,8 +30,8 @@ pub(crate) const PARTITION_KEY_LEN_MAX: usize = KEY_LEN_MAX + crate::keys::PARTI
 const _: () = assert!(BATCH_BYTES_MAX < u32::MAX as usize, "a batch's length is a u32 in the log");
 const _: () = assert!(VALUE_LEN_MAX + KEY_LEN_MAX < BATCH_BYTES_MAX, "any single entry fits in a batch");
 
-/// Fewest bytes of an operation in a batch, rounded down: the delete of an empty key.
-const OPERATION_LEN_MIN: usize = 4;
+/// Fewest bytes of an operation in a batch: the kind, the partition and the length of an empty key that is deleted.
+const OPERATION_LEN_MIN: usize = 3;
 
 /// Most operations of a batch.
 pub(crate) const OPERATIONS_MAX: usize = BATCH_BYTES_MAX / OPERATION_LEN_MIN;

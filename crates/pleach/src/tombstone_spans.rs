@@ -63,8 +63,8 @@ impl TombstoneSpans {
         self.passed.load(Ordering::Relaxed)
     }
 
-    /// Announces that the commit leader is about to give sequence numbers up to `last_seq`. If it returns `true`, the
-    /// leader calls [`TombstoneSpans::invalidate`] for each put before readers see it.
+    /// Announces that the caller, a commit leader or a writer side by side in its turn, is about to show the writes up to
+    /// `last_seq`. If it returns `true`, the caller calls [`TombstoneSpans::invalidate`] for each put before readers see it.
     #[inline]
     pub(crate) fn announce(&self, last_seq: SeqNo) -> bool {
         self.shown.announce(last_seq);

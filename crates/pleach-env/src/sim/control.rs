@@ -158,6 +158,15 @@ impl SimEnv {
         self.machine.lock().capacity = Some(bytes);
     }
 
+    /// Sets or removes a quota, as of a file system that never overwrites in place: files may write so many bytes more. The write
+    /// that exceeds it is short. Each later one fails with `EDQUOT`, also where the file has its space already. Neither
+    /// [`Env::available_space`] nor a crash image knows of it.
+    ///
+    /// [`Env::available_space`]: crate::Env::available_space
+    pub fn set_write_quota(&self, bytes: Option<u64>) {
+        self.machine.lock().write_quota = bytes;
+    }
+
     /// Bytes that files take at present, including removed files that are still open.
     pub fn used_space(&self) -> u64 {
         let machine = self.machine.lock();

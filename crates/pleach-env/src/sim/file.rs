@@ -122,11 +122,19 @@ impl File for SimFile {
             Some(FaultKind::Eio | FaultKind::NoSpace) => failed_len(&mut machine.lengths, buf.len()),
             _ => buf.len(),
         };
+        let in_quota = machine.within_quota(granted);
+        if in_quota == 0 && granted > 0 {
+            return Err(Errno::DQUOT.into());
+        }
+        let granted = in_quota;
         let free_blocks = machine.free_blocks();
         let inode = machine.disk.inode_mut(self.ino);
         let written = inode.fit(offset, granted, free_blocks);
         if written > 0 {
             inode.write(&buf[..written], offset);
+        }
+        if let Some(left) = &mut machine.write_quota {
+            *left -= written as u64;
         }
         if turn.end().is_err() {
             turn.machine.disk.inode_mut(self.ino).sync();

@@ -71,6 +71,8 @@ pub(super) struct Machine {
     /// Bytes of files whose reads fail.
     pub(super) unreadable: Vec<(Ino, Range<u64>)>,
     pub(super) capacity: Option<u64>,
+    /// Bytes that files may still write. `None`: any number.
+    pub(super) write_quota: Option<u64>,
     pub(super) powered_off: bool,
     pub(super) read_only: bool,
     pub(super) capture_wanted: BTreeSet<u64>,
@@ -105,6 +107,7 @@ impl Machine {
             is_in_store: false,
             unreadable: Vec::new(),
             capacity,
+            write_quota: None,
             powered_off: false,
             read_only: false,
             capture_wanted: BTreeSet::new(),
@@ -189,6 +192,11 @@ impl Machine {
     /// Fails if no block is left, for calls that may grow a directory.
     pub(super) fn check_space(&self) -> io::Result<()> {
         if self.free_blocks() == 0 { Err(Errno::NOSPC.into()) } else { Ok(()) }
+    }
+
+    /// How many of `len` bytes the quota lets a file write.
+    pub(super) fn within_quota(&self, len: usize) -> usize {
+        self.write_quota.map_or(len, |left| len.min(usize::try_from(left).unwrap_or(usize::MAX)))
     }
 
     pub(super) fn open_handle(&mut self, ino: Ino) {

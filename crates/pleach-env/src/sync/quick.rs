@@ -65,7 +65,8 @@ impl<T> QuickMutex<T> {
         QuickGuard { mutex: self, _long: Some(long), _value: PhantomData }
     }
 
-    /// Takes the lock if it gets free within a few microseconds. The holder does no I/O, and seldom waits.
+    /// Takes the lock if it gets free within a few microseconds. The new holder keeps it for a fraction of a microsecond, and
+    /// seldom longer: others spin meanwhile. I/O and waits are for the rare step, as the one that gets a log more space.
     #[inline]
     pub fn lock_soon(&self) -> Option<QuickGuard<'_, T>> {
         for _ in 0..SPIN_ROUNDS {

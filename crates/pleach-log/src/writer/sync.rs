@@ -40,6 +40,8 @@ pub struct PendingSync {
     name: Option<FileId>,
     segments: Vec<UnsyncedSegment>,
     last_seq: SeqNo,
+    /// Why a failed append could not be ruled out.
+    unfenced: Option<Error>,
 }
 
 impl PendingSync {
@@ -58,10 +60,12 @@ impl PendingSync {
 }
 
 impl LogWriter {
-    /// Makes everything appended so far durable: older segments in order, the directory if a name in it is new, the
-    /// current segment. Then writes a marker that says so, and stamps the files that have grown.
+    /// Makes everything appended so far durable: older segments in order, the current segment, and then the directory if a name
+    /// in it is new. Then writes a marker that says so, and stamps the files that have grown.
     ///
-    /// After an error the log is poisoned.
+    /// After an error the log is poisoned, with one exception: if a failed append cannot be overwritten, because there is no
+    /// space or the device fails, recovery may find records of it. What was appended is synced even so. The next sync or append
+    /// tries again to overwrite it.
     pub fn sync(&mut self) -> Result<()> {
         match self.prepare_sync()? {
             None => Ok(()),
@@ -79,17 +83,20 @@ impl LogWriter {
         if self.sync_pending {
             return Err(Error::new(ErrorKind::Conflict, "a sync of the log is under way"));
         }
-        // After a sync no failed batch may come back, so its fence is made durable first. If there is no space even for the
-        // fence, too little of the batch is in the file to be found.
-        let _poisoned_if_not_durable = self.current.settle_fence();
-        self.check_not_poisoned()?;
+        // After a sync that succeeds no failed batch may come back, so its fence is made durable first.
+        let unfenced = self.current.rule_out_failed_append().err();
+        if self.is_poisoned()
+            && let Some(error) = unfenced
+        {
+            return Err(error);
+        }
         let mut segments = self.older.clone();
         if self.current.needs_sync() {
             self.current.fill_ahead();
             segments.push(UnsyncedSegment::of(&self.current));
         }
         if segments.is_empty() && self.unsynced_name.is_none() {
-            return Ok(None);
+            return unfenced.map_or(Ok(None), Err);
         }
         self.sync_pending = true;
         Ok(Some(PendingSync {
@@ -98,12 +105,12 @@ impl LogWriter {
             name: self.unsynced_name,
             segments,
             last_seq: self.last_seq(),
+            unfenced,
         }))
     }
 
     /// Ends a sync with the result of [`PendingSync::run`]. Appends, rotations and [`LogWriter::forget_before`] may have
-    /// happened since it began.
-    #[expect(clippy::needless_pass_by_value, reason = "a sync is finished once")]
+    /// happened since it began. The error is that of [`LogWriter::sync`].
     pub fn finish_sync(&mut self, pending: PendingSync, result: Result<()>) -> Result<()> {
         self.sync_pending = false;
         if result.is_err() {
@@ -123,7 +130,7 @@ impl LogWriter {
         self.current.note_durable_seq(pending.last_seq);
         self.current.write_marker();
         pending.segments.iter().for_each(|done| self.write_stamp(done));
-        Ok(())
+        pending.unfenced.map_or(Ok(()), Err)
     }
 
     /// Stamps a segment that a sync has made durable. Best effort: without the stamp, a file that was cut looks like a torn tail.

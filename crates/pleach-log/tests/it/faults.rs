@@ -177,6 +177,89 @@ fn a_failed_record_does_not_come_back_after_a_sync() {
     assert_eq!((result.unwrap().next_seq, visited.len()), (2, 1));
 }
 
+/// A machine whose log has one durable record, and then a failed group of two, of which the first record was written whole. No
+/// write goes on, not even one in place.
+fn machine_with_half_a_group() -> (Machine, LogWriter) {
+    let group = [logged(2, 1, 40), logged(3, 1, 40)];
+    let start = |machine: &Machine| {
+        let mut log = machine.log(1, 4096, 0);
+        append(&mut log, &[logged(1, 1, 30)]).unwrap();
+        log.sync().unwrap();
+        log
+    };
+    let twin = Machine::new();
+    let mut log = start(&twin);
+    let before = log.offset();
+    append(&mut log, &group[..1]).unwrap();
+    let first_len = log.offset() - before;
+
+    let machine = Machine::new();
+    let mut log = start(&machine);
+    machine.sim.set_write_quota(Some(first_len));
+    assert!(append(&mut log, &group).unwrap_err().is_out_of_space());
+    (machine, log)
+}
+
+/// The numbers of the records that a crash leaves.
+fn after_crash(machine: &Machine, policy: CrashPolicy) -> Vec<u64> {
+    let image: Arc<dyn Env> = machine.sim.crash_image(policy, 1);
+    let (result, visited) = recover_logged(&image, &machine.dir, &[FileId(1)], 1);
+    result.unwrap();
+    visited.iter().map(|record| record.first_seq).collect()
+}
+
+/// The error of the fence was once dropped, so the sync succeeded and the failed record came back.
+#[test]
+fn a_sync_fails_while_half_a_group_cannot_be_overwritten() {
+    let (machine, mut log) = machine_with_half_a_group();
+    assert_eq!(
+        after_crash(&machine, CrashPolicy::Everything),
+        [1, 2],
+        "the test plants a record that was refused"
+    );
+    for _ in 0..2 {
+        assert!(log.sync().unwrap_err().is_out_of_space());
+        assert!(!log.is_poisoned());
+    }
+    machine.sim.set_write_quota(None);
+    log.sync().unwrap();
+    for policy in [CrashPolicy::DurableOnly, CrashPolicy::Everything] {
+        assert_eq!(after_crash(&machine, policy), [1]);
+    }
+    append(&mut log, &[logged(2, 1, 10)]).unwrap();
+    log.sync().unwrap();
+    assert_eq!(after_crash(&machine, CrashPolicy::DurableOnly), [1, 2]);
+}
+
+#[test]
+fn a_sync_that_cannot_overwrite_a_failed_group_makes_the_others_durable() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30)]).unwrap();
+    machine.sim.set_write_quota(Some(80));
+    append(&mut log, &[logged(2, 1, 20), logged(3, 1, 400)]).unwrap_err();
+    assert!(log.sync().unwrap_err().is_out_of_space());
+    assert_eq!(log.durable_seq(), 1);
+    assert_eq!(after_crash(&machine, CrashPolicy::DurableOnly)[0], 1);
+}
+
+/// On a disk that takes nothing at all there is nothing to overwrite, and syncs go on.
+#[test]
+fn a_failed_append_that_wrote_nothing_lets_syncs_succeed() {
+    let machine = Machine::new();
+    let mut log = machine.log(1, 4096, 0);
+    append(&mut log, &[logged(1, 1, 30)]).unwrap();
+    machine.sim.set_write_quota(Some(0));
+    append(&mut log, &[logged(2, 1, 40), logged(3, 1, 40)]).unwrap_err();
+    log.sync().unwrap();
+    log.sync().unwrap();
+    assert_eq!(after_crash(&machine, CrashPolicy::DurableOnly), [1]);
+    assert!(append(&mut log, &[logged(2, 1, 40)]).unwrap_err().is_out_of_space());
+    machine.sim.set_write_quota(None);
+    append(&mut log, &[logged(2, 1, 40)]).unwrap();
+    assert_eq!(after_crash(&machine, CrashPolicy::Everything), [1, 2]);
+}
+
 /// Lengths of small payloads, and of one that is written by a call of its own.
 const LENGTHS: [usize; 4] = [50, 300, 3 << 20, 70];
 

@@ -194,7 +194,8 @@ impl Db {
     /// Makes all writes so far durable, as a write with [`Durability::Sync`](crate::Durability::Sync) does.
     ///
     /// # Errors
-    /// - `Io`: the device refused; writes return `Poisoned` from now on.
+    /// - `Io`: the device refused; writes return `Poisoned` from now on. If [`Db::poisoned`] is `None`, there was no space to
+    ///   overwrite what is left of a failed write, so that one may come back: free some space and try again.
     /// - `Poisoned`, `Closed`: as for writes.
     pub fn sync(&self) -> Result<()> {
         self.inner().writes.sync_log()

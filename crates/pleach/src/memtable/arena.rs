@@ -133,9 +133,10 @@ struct Position {
     /// Bytes of all chunks.
     reserved: AtomicUsize,
     /// The end of the last claim that was not used up ([`GivenBack`]); 0 for none. Inserts store it one at a time. Who claims
-    /// next takes it, if it ends at the position, and clears it. A word never fits twice: each claim takes bytes, so the
-    /// position does not come back to an older end. If an insert stores while another claim clears, one value is lost, and so
-    /// are the bytes that it gave back.
+    /// next takes it, if it ends at the position, and clears it. A word never fits twice: it is stored once, each claim takes
+    /// bytes, and so the position does not come back to an older end, except when a claim is undone. Nobody has the bytes of
+    /// that one, and what it took back is cleared. If an insert stores while another claim clears, one value is lost, and so are
+    /// the bytes that it gave back.
     given_back: AtomicU64,
 }
 
@@ -284,7 +285,7 @@ pub(super) struct ArenaWriter<'a> {
     claim: Option<Claim<'a>>,
 }
 
-/// Bytes of a chunk that one insert may allocate. It is neither `Clone` nor `Copy`.
+/// Bytes of a chunk that the inserts of one batch may allocate. It is neither `Clone` nor `Copy`.
 pub(super) struct Claim<'a> {
     arena: &'a Arena,
     chunk: usize,
@@ -320,6 +321,16 @@ impl<'a> ArenaWriter<'a> {
         arena.position.used.store(end, Ordering::Relaxed);
         prefetch_to_write(region.start().as_ptr().wrapping_add(start), bytes.min(PREFETCHED_MAX));
         Some(Claim { arena, chunk, start, end })
+    }
+
+    /// Undoes the newest claim, of which nothing was allocated: the next one begins where it began.
+    pub(super) fn undo_claim(&mut self, Claim { arena, chunk, start, end }: Claim<'_>) {
+        let Position { current, used, .. } = &*arena.position;
+        let is_newest = (current.load(Ordering::Relaxed), used.load(Ordering::Relaxed)) == (chunk, end);
+        debug_assert!(std::ptr::eq(self.arena, arena) && is_newest);
+        if is_newest {
+            used.store(start, Ordering::Relaxed);
+        }
     }
 
     /// Gives back what is left of a claim. It is used again if no other claim was made since.
@@ -462,7 +473,7 @@ impl<'a> Claim<'a> {
     pub(super) fn allocate(&mut self, len: usize, fill: impl FnOnce(ArenaRef, &mut [u8])) -> Unshared {
         let len = len.next_multiple_of(8);
         let start = self.start;
-        assert!(start + len <= self.end, "a claim covers the allocations of its insert");
+        assert!(start + len <= self.end, "a claim covers the allocations of its inserts");
         self.start += len;
         // SAFETY: the claim's end was compared with the chunk's. The start only moves up over what was allocated, and nobody
         // else has these bytes (invariant 3).

@@ -82,6 +82,18 @@ impl MemtableWriter {
         let claim = arena.claim(footprint.bytes)?;
         Some(SideInserts { memtable, claim, prepared: SmallVec::new() })
     }
+
+    /// Undoes the newest claim, of a batch that is not logged.
+    ///
+    /// Requires: `claim` returned it for this `footprint`, and nothing was prepared.
+    #[cold]
+    pub(crate) fn undo_claim(&mut self, inserts: SideInserts<'_>, footprint: Footprint) {
+        let SideInserts { memtable, claim, prepared } = inserts;
+        debug_assert!(prepared.is_empty() && std::ptr::eq(memtable, &raw const ***self));
+        let (memtable, mut arena) = self.parts();
+        memtable.tree.give_back_reserved(&mut arena, footprint.records);
+        arena.undo_claim(claim);
+    }
 }
 
 impl<'m> SideInserts<'m> {

@@ -10,7 +10,8 @@ use pleach_table::{ValueKind, key_hash};
 
 use super::tree::LeafPlace;
 use super::{
-    Footprint, Insert, LARGE_FRONT, Memtable, MemtableMemory, MemtableWriter, PLACE_LEN, Place, entry,
+    Footprint, Insert, LARGE_FRONT, Memtable, MemtableMemory, MemtableWriter, PLACE_LEN, Place, SideInserts,
+    entry,
 };
 
 mod second_heads;
@@ -202,6 +203,47 @@ fn seed() -> u64 {
     let seed = std::env::var("PLEACH_SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
     println!("PLEACH_SEED={seed}");
     seed
+}
+
+/// Claims of batches that the log refuses, before, between and behind one that is inserted later.
+#[test]
+fn an_undone_claim_leaves_its_memory_to_the_next_one() {
+    let mut writer = memtable(1 << 20);
+    let memtable = Arc::clone(&writer);
+    let key = key_of(3, 1);
+    let hash = key_hash(0, &key);
+    // It gives back what its value does not take.
+    let footprint = Memtable::footprint(key.len(), 500);
+    assert!(writer.reserve(Footprint { bytes: 100 * footprint.bytes, records: 100, ..footprint }));
+    let refuse = |writer: &mut MemtableWriter| {
+        let before = (writer.used_bytes(), writer.tree.granted());
+        for _ in 0..1000 {
+            let inserts = writer.claim(&memtable, footprint).expect("it is reserved");
+            assert_ne!((writer.used_bytes(), writer.tree.granted()), before);
+            writer.undo_claim(inserts, footprint);
+            assert_eq!((writer.used_bytes(), writer.tree.granted()), before);
+        }
+    };
+    let put = |seq, value| Insert { hash, key: &key, seq, kind: ValueKind::Put, place: None, value };
+    let finish = |mut inserts: SideInserts<'_>, put: &Insert<'_>| {
+        inserts.prepare(put);
+        let mut inserts = inserts.begin();
+        inserts.insert(put);
+        inserts.end();
+    };
+    refuse(&mut writer);
+    let first = writer.claim(&memtable, footprint).unwrap();
+    refuse(&mut writer);
+    finish(first, &put(1, b"first"));
+    // The first of them takes back what the insert has left; it is free for the others even so.
+    let claimed = writer.claim(&memtable, footprint).unwrap();
+    writer.undo_claim(claimed, footprint);
+    refuse(&mut writer);
+    let second = writer.claim(&memtable, footprint).unwrap();
+    finish(second, &put(2, &[7; 500]));
+    for (seq, value) in [(1, &b"first"[..]), (2, &[7; 500])] {
+        assert_eq!(memtable.version(hash, &key, seq).map(|found| found.value), Some(value));
+    }
 }
 
 /// Inserts runs of ascending keys that are disjoint, interleaved or overlapping. Each key must be in the tree once.

@@ -113,6 +113,12 @@ impl Tree {
         (self.leaves.reserve(leaves) && self.inners.reserve(inners)).then_some(keys)
     }
 
+    /// Number of further keys that memory is reserved for.
+    #[cfg(test)]
+    pub(super) fn granted(&self) -> usize {
+        self.granted.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the nodes.
     pub(super) fn bytes(&self) -> usize {
         let second_heads = self.second_heads() * SECOND_HEADS_BYTES;

@@ -13,6 +13,7 @@
 //! 1. *Only the device fails after the append*: all memory is reserved before it.
 //! 2. *One order*: the log and the memtable take the batches of a group in the same order.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -36,7 +37,14 @@ impl WritePath {
     pub(super) fn lead(&self, group: &mut [WriteRequest]) {
         failpoint::report("commit.group", group.len() as u64);
         let mut writer = self.lock();
-        if let Err(error) = self.lead_admitted(&mut writer, group) {
+        let led = catch_unwind(AssertUnwindSafe(|| self.lead_admitted(&mut writer, group)));
+        let led = led.unwrap_or_else(|panic| {
+            // Its batches may be in the log, and half of them in the memtable, so nothing may be logged or flushed any more. The
+            // lock is still held: the next writer finds the store poisoned.
+            self.break_inserts();
+            resume_unwind(panic)
+        });
+        if let Err(error) = led {
             admitted_mut(group).for_each(|request| request.result = Some(Err(error.clone())));
         }
     }

@@ -14,7 +14,6 @@
 //! in the order of the log, some of them after the lock was released (`side_by_side`). Syncs of full segments, by a commit
 //! leader or a flush, take turns (`full_segment_syncs`).
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -180,13 +179,7 @@ impl WritePath {
             failpoint::report("commit.first_seq", request.first_seq);
             return (request.operations, result);
         }
-        let done = self.queue.submit(request, |group| {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.lead(group))) {
-                // Its batches may be in the log, and half of them in the memtable, so nothing may be flushed any more.
-                self.break_inserts();
-                resume_unwind(panic);
-            }
-        });
+        let done = self.queue.submit(request, |group| self.lead(group));
         failpoint::report("commit.first_seq", done.first_seq);
         let result = done.result.unwrap_or_else(|| Err(self.ctx.status.set_poison(leader_panicked())));
         (done.operations, result)
@@ -250,7 +243,12 @@ impl WritePath {
             others_wait = Some(self.full_segment_syncs.lock());
             self.ctx.status.check_not_poisoned()?;
         }
-        let synced = writer.log.sync().map_err(|e| self.sync_failed(e));
+        let synced = writer.log.sync().map_err(|error| {
+            // Otherwise a failed append could not be overwritten, and the next sync tries again. A group that is being committed
+            // meets no such error: its append has settled that.
+            let is_lost = writer.log.is_poisoned();
+            if is_lost { self.sync_failed(error) } else { self.log_failed(&writer.log, error) }
+        });
         drop(others_wait);
         synced
     }

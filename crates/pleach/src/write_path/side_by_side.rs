@@ -136,6 +136,7 @@ impl WritePath {
         let turn = Turn { path: self, first_seq, last_seq: first_seq + u64::from(count) - 1 };
         if let Err(error) = writer.log.append([record]) {
             std::mem::forget(turn);
+            writer.memtable.undo_claim(inserts, footprint);
             return Some(Err(self.log_failed(&writer.log, error)));
         }
         writer.next_seq += u64::from(count);

@@ -1,8 +1,9 @@
 //! Tests of groups: what a leader does for the requests of others. They drive the leader with a group made by hand.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use pleach_env::SimEnv;
+use pleach_env::{CrashPolicy, Fault, FaultKind, SimEnv};
 use pleach_log::Durability;
 
 use super::*;
@@ -97,6 +98,67 @@ fn one_refused_request_leaves_the_others_of_its_group() {
     assert_eq!(kept.iter().count(), 2);
 }
 
+/// A store with one durable put, and then two in a group that was refused: the quota broke off its write behind the first. No
+/// write goes on, not even one in place.
+fn store_with_half_a_group(env: &Arc<SimEnv>) -> Db {
+    let start = |env: &Arc<SimEnv>| {
+        let db = open(env);
+        db.default_partition().put_with("before", "1", Durability::Sync).unwrap();
+        db
+    };
+    let group =
+        |db: &Db| ["first", "second"].map(|key| put(&db.default_partition(), key, "2", Durability::Buffered));
+    let twin = start(&SimEnv::new(1));
+    let log_end = |db: &Db| db.inner().writes.lock().log.offset();
+    let before = log_end(&twin);
+    assert!(lead(&twin, group(&twin).into_iter().take(1).collect())[0].is_ok());
+    let first_len = log_end(&twin) - before;
+
+    let db = start(env);
+    env.set_write_quota(Some(first_len));
+    let results = lead(&db, group(&db).into());
+    assert!(results.iter().all(|result| result.as_ref().is_err_and(Error::is_out_of_space)));
+    db
+}
+
+fn keys_after_crash(env: &SimEnv, policy: CrashPolicy) -> Vec<Vec<u8>> {
+    let db = open(&env.crash_image(policy, 1));
+    db.default_partition().iter().map(|entry| entry.unwrap().0.to_vec()).collect()
+}
+
+/// The sync once succeeded, and the next open found the first of the two puts.
+#[test]
+fn a_sync_fails_while_half_a_failed_group_is_in_the_log() {
+    let env = SimEnv::new(1);
+    let db = store_with_half_a_group(&env);
+    assert_eq!(keys_after_crash(&env, CrashPolicy::Everything), [&b"before"[..], b"first"]);
+    for _ in 0..2 {
+        assert!(db.sync().unwrap_err().is_out_of_space());
+        assert!(db.default_partition().put("later", "3").unwrap_err().is_out_of_space());
+        assert!(db.poisoned().is_none(), "it may succeed later");
+    }
+    env.set_write_quota(None);
+    db.sync().unwrap();
+    for policy in [CrashPolicy::DurableOnly, CrashPolicy::Everything] {
+        assert_eq!(keys_after_crash(&env, policy), [b"before"]);
+    }
+    db.default_partition().put("later", "3").unwrap();
+    db.close().unwrap();
+    assert_eq!(keys_after_crash(&env, CrashPolicy::DurableOnly), [&b"before"[..], b"later"]);
+}
+
+#[test]
+fn a_close_fails_while_half_a_failed_group_is_in_the_log() {
+    let env = SimEnv::new(1);
+    let db = store_with_half_a_group(&env);
+    assert!(db.close().unwrap_err().is_out_of_space());
+    env.set_write_quota(None);
+    let db = open(&env);
+    assert!(db.default_partition().contains("before").unwrap());
+    db.close().unwrap();
+    open(&env).verify().unwrap();
+}
+
 /// A request whose leader inserts its first operation into the memtable and then panics.
 fn put_that_panics(partition: &Partition) -> WriteRequest {
     let mut request = put(partition, "half", "batch", Durability::Buffered);
@@ -142,6 +204,48 @@ fn reads_after_the_close_of_a_panicked_store_answer_closed() {
     assert_eq!(snapshot.get(&partition, "before").map_err(|e| e.kind()).err(), Some(ErrorKind::Closed));
     let first = range.map(|entry| entry.map_err(|e| e.kind()).err()).next();
     assert_eq!(first, Some(Some(ErrorKind::Closed)));
+}
+
+/// Otherwise another writer could take the lock before the store is poisoned, and find numbers that do not fit.
+#[test]
+fn a_leader_that_panics_poisons_the_store_before_it_lets_go_of_the_lock() {
+    let db = open(&SimEnv::new(1));
+    let group = vec![put_that_panics(&db.default_partition())];
+    // Without the queue, so nothing but the leader can have poisoned it.
+    assert!(catch_unwind(AssertUnwindSafe(|| lead(&db, group))).is_err());
+    let is_poisoned = db.poisoned().is_some();
+    db.inner().writes.break_inserts(); // Otherwise the close would wait, and the test not fail.
+    assert!(is_poisoned);
+}
+
+/// Claims of failed puts once stayed, until the memtable was full and deletes were refused as well.
+#[test]
+fn puts_that_the_log_refuses_take_no_memory() {
+    let env = SimEnv::new(1);
+    env.set_maps_files(true);
+    let options = Options::new().memory(64 << 20).memtable_bytes(16 << 20);
+    let db = options.env(Arc::clone(&env) as _).open("store").unwrap();
+    let partition = db.default_partition();
+    let log_end = || db.inner().writes.lock().log.offset();
+    let used_bytes = || db.inner().writes.lock().memtable.used_bytes();
+    // So little is left of the reserved step of the log that a large put needs another.
+    let near_end = (4 << 20) - (6 << 10);
+    for key in 0u32..5000 {
+        if log_end() < near_end {
+            partition.put(key.to_le_bytes(), [1; 1000]).unwrap();
+        }
+    }
+    env.set_fault(Some(Fault { at_op: env.op_count(), kind: FaultKind::NoSpaceFrom }));
+    let before = used_bytes();
+    for key in 0u32..1000 {
+        let error = partition.put(key.to_le_bytes(), [2; 8000]).unwrap_err();
+        assert!(error.is_out_of_space() && error.to_string().contains("reserve space for"), "{error}");
+    }
+    assert_eq!(used_bytes(), before);
+    partition.delete(0u32.to_le_bytes()).unwrap();
+    env.clear_faults();
+    partition.put("more", [2; 8000]).unwrap();
+    assert_eq!(partition.get(1u32.to_le_bytes()).unwrap().as_deref(), Some(&[1; 1000][..]));
 }
 
 /// If memory is short, only the largest requests of a group are refused; the others are committed.

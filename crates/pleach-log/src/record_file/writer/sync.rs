@@ -50,6 +50,23 @@ impl RecordWriter {
         Ok(())
     }
 
+    /// Makes sure that recovery does not find the failed append, if there is one. The fence cannot be written on a full disk that
+    /// does not overwrite in place. It is not needed then if the file shows that not even the first header was written.
+    ///
+    /// After an error recovery may find records of a failed group: those in front of the place where its write broke off.
+    pub(crate) fn rule_out_failed_append(&mut self) -> Result<()> {
+        match self.settle_fence() {
+            Err(e) if e.is_shortage() && !self.poisoned && self.ends_at_position() => Ok(()),
+            settled => settled,
+        }
+    }
+
+    /// Whether the file has zeros at the position, which end every chain of records.
+    fn ends_at_position(&self) -> bool {
+        let mut header = [0xff; RECORD_HEADER_LEN];
+        self.file.read_exact_at(&mut header, self.offset()).is_ok() && header == [0; RECORD_HEADER_LEN]
+    }
+
     /// Makes all appended records durable, then writes a marker that says so. Does nothing if all of them are durable.
     pub fn sync(&mut self, site: Site) -> Result<()> {
         self.check_writable()?;

@@ -34,6 +34,11 @@ impl Tree {
         true
     }
 
+    /// Gives back keys of [`Tree::take_reserved`] that are not inserted.
+    pub(in crate::memtable) fn give_back_reserved(&self, _one_at_a_time: &mut ArenaWriter<'_>, keys: usize) {
+        self.granted.store(self.granted.load(Ordering::Relaxed) + keys, Ordering::Relaxed);
+    }
+
     /// Where the tree has `key`, or would have it. For any thread.
     pub(in crate::memtable) fn locate(&self, arena: &Arena, key: &[u8]) -> (LeafPlace, Option<ArenaRef>) {
         loop {

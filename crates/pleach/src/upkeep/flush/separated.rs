@@ -51,8 +51,10 @@ impl<'i> SeparatedValues<'i> {
         if !memtable.has_separated() {
             return this;
         }
+        // Before the lock is taken, for which commit leaders wait: this reads all keys.
+        let uses = uses_of(version, memtable);
         let record_files = upkeep.version_set.record_files.lock();
-        for (segment, used) in uses_of(version, memtable) {
+        for (segment, used) in uses {
             if let Some(full) = record_files.full_segment(segment)
                 && let Some(handle) = full.handle
                 && used.bytes >= full.end / 2
@@ -160,7 +162,7 @@ fn pointer_to(Place { segment, offset, len }: Place) -> ValuePointer {
     ValuePointer { segment, offset: offset.into(), len }
 }
 
-/// What the newest versions of all keys refer to, by segment.
+/// What the newest versions of all keys refer to, by segment. Neither the memtable nor the version changes any more.
 fn uses_of(version: &Version, memtable: &Arc<Memtable>) -> SegmentUses {
     let mut uses = SegmentUses::new();
     let mut cursor = memtable.cursor(u64::MAX);
