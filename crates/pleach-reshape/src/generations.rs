@@ -167,12 +167,18 @@ impl Inner {
             return Ok(());
         };
         self.drain_moving(|| {
-            if self.is_closing.load(Ordering::SeqCst) {
-                return Err(Error::new(ErrorKind::Closed, "the store is being closed"));
-            }
+            self.check_not_closing()?;
             self.checkpoint_if_due()
         })?;
         self.drop_dead_tables(&mut self.maintenance.lock())
+    }
+
+    /// Ends moves of the background job when the store is closed.
+    pub(crate) fn check_not_closing(&self) -> Result<()> {
+        if self.is_closing.load(Ordering::SeqCst) {
+            return Err(Error::new(ErrorKind::Closed, "the store is being closed"));
+        }
+        Ok(())
     }
 
     fn checkpoint_if_due(&self) -> Result<()> {

@@ -136,8 +136,10 @@ pub(crate) struct Inner {
 /// What the background job could not do when it last ran.
 #[derive(Default)]
 pub(crate) struct JobErrors {
-    /// Checkpoints, and removals of replaced rows. Writers that wait for either fail with it.
+    /// Checkpoints, and removals of replaced rows.
     pub(crate) room: Option<Error>,
+    /// How often these have failed. Writers that wait for room fail with a failure of meanwhile.
+    pub(crate) room_failures: u64,
     /// Moves of what is left of the generation before.
     drain: Option<Error>,
     /// When the moves are tried again.
@@ -355,19 +357,27 @@ impl Inner {
             MapPlace::Disk => CHECKPOINT_SHARE,
             MapPlace::Memory => CHECKPOINT_SHARE_IN_MEMORY,
         };
+        // Also while earlier ones have failed: then sealed layers have most of the bytes.
         self.map.active_bytes() >= self.delta_bytes_max() / share
+            || self.map.delta_bytes() > self.delta_bytes_max()
     }
 
     /// What the job does when it is woken.
-    fn work(&self) {
-        self.job_errors.lock().room = None;
+    fn work(&self) -> JobStep {
         let written = if self.is_checkpoint_due() { self.checkpoint() } else { Ok(()) };
         let room = written.and(self.remove_in_parts()).err();
-        self.job_errors.lock().room = room;
-        let now = self.env.now();
-        if now < self.job_errors.lock().drain_from || !self.is_drain_due.swap(false, Ordering::SeqCst) {
-            return;
+        let mut errors = self.job_errors.lock();
+        errors.room_failures += u64::from(room.is_some());
+        errors.room = room;
+        drop(errors);
+        if !self.is_drain_due.load(Ordering::SeqCst) {
+            return JobStep::Idle;
         }
+        let drain_from = self.job_errors.lock().drain_from;
+        if let Some(left) = drain_from.checked_sub(self.env.now()).filter(|left| !left.is_zero()) {
+            return JobStep::IdleFor(left);
+        }
+        self.is_drain_due.store(false, Ordering::SeqCst);
         let drain = self.try_drain().err();
         if drain.is_some() {
             self.is_drain_due.store(true, Ordering::SeqCst);
@@ -375,6 +385,7 @@ impl Inner {
         let mut errors = self.job_errors.lock();
         errors.drain_from = if drain.is_some() { self.env.now() + DRAIN_PAUSE } else { Duration::ZERO };
         errors.drain = drain;
+        if errors.drain.is_some() { JobStep::IdleFor(DRAIN_PAUSE) } else { JobStep::Idle }
     }
 
     /// Removes replaced rows, with checkpoints as they become due.
@@ -403,9 +414,9 @@ fn start_job(inner: &Arc<Inner>) -> Result<Job> {
     let own = Arc::clone(inner);
     let step = move || {
         let ended = Ended(&own);
-        own.work();
+        let step = own.work();
         drop(ended);
-        JobStep::Idle
+        step
     };
     let handle = inner.env.spawn_job("reshape", Box::new(step));
     let handle = handle.map_err(|e| Error::io("start the job of checkpoints of", Path::new("the map"), e))?;
@@ -436,15 +447,23 @@ mod tests {
     #[test]
     fn a_failure_of_the_job_is_told_until_it_succeeds() {
         let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
-        let options = Options::new().background(false).delta_bytes(1);
+        let options = Options::new().background(false).delta_bytes(64 << 10);
         let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
-        store.put("k", "v").unwrap();
-        rows.fail(Some(Failure::Commit));
-        store.inner.work();
-        let error = store.background_error().unwrap();
-        assert!(error.to_string().contains("planted"), "{error}");
-        store.put("l", "v").unwrap();
-        store.inner.work();
+        let inner = &store.inner;
+        let mut number = 0_u32;
+        // What was sealed stays, so that the active layer is nearly empty when the memory is full.
+        while inner.map.delta_bytes() <= inner.delta_bytes_max() {
+            store.put(number.to_le_bytes(), "v").unwrap();
+            number += 1;
+            if inner.is_checkpoint_due() {
+                rows.fail(Some(Failure::Commit));
+                inner.work();
+                let error = store.background_error().unwrap();
+                assert!(error.to_string().contains("planted"), "{error}");
+            }
+        }
+        inner.work();
         assert!(store.background_error().is_none());
+        assert!(inner.map.delta_bytes() < inner.delta_bytes_max());
     }
 }

@@ -53,6 +53,8 @@ struct Chunk {
     bytes: Vec<u8>,
     /// With so many bytes it takes no further values.
     bytes_max: usize,
+    /// Bytes of the longest value so far.
+    longest: usize,
     /// The snapshot's version.
     since: u64,
     /// Moves of ranges before the snapshot.
@@ -75,16 +77,16 @@ impl Chunk {
         }
         let start = self.bytes.len();
         self.bytes.extend_from_slice(value);
+        self.longest = self.longest.max(value.len());
         self.rows[index].value = Some(start..self.bytes.len());
     }
 
-    /// How many of these rows move in one transaction: `keys` at most, and fewer of large values. Those that were not kept count
-    /// as if they had the mean length of those that were.
+    /// How many of these rows move in one transaction: `keys` at most, and fewer of long values. Those that were not kept count as
+    /// if they were as long as the longest one that was.
     fn group_len(&self, rows: &[Move], keys: usize) -> usize {
-        let mean = self.bytes.len() / self.rows.len().max(1);
         let mut bytes = 0;
         let is_full = |row: &Move| {
-            bytes += row.value.as_ref().map_or(mean, Range::len);
+            bytes += row.value.as_ref().map_or(self.longest, Range::len);
             bytes > GROUP_BYTES
         };
         rows.iter().take(keys).position(is_full).unwrap_or(keys.min(rows.len())).max(1)
@@ -177,7 +179,7 @@ impl Inner {
                 let rows = entries.into_iter().filter(|(_, id)| wanted(*id));
                 let rows = rows.map(|(key, id)| Move { key, id, value: None }).collect();
                 let (bytes, since) = (Vec::new(), snapshot.version());
-                let mut chunk = Chunk { rows, bytes, bytes_max, since, range_moves };
+                let mut chunk = Chunk { rows, bytes, bytes_max, longest: 0, since, range_moves };
                 chunk.read(&mut snapshot, &mut sorted)?;
                 (chunk, is_end)
             };
@@ -316,7 +318,7 @@ mod tests {
         let row =
             |number: u8| Move { key: Key::from_slice(&[number]), id: Id(u64::from(number)), value: None };
         let (rows, bytes_max, value) = ((0..100).map(row).collect(), 4 << 20, vec![0; 300 << 10]);
-        let mut chunk = Chunk { rows, bytes: Vec::new(), bytes_max, since: 0, range_moves: 0 };
+        let mut chunk = Chunk { rows, bytes: Vec::new(), bytes_max, longest: 0, since: 0, range_moves: 0 };
         for index in 0..100 {
             chunk.add(index, &value);
         }
@@ -326,7 +328,6 @@ mod tests {
         assert_eq!(chunk.group_len(&chunk.rows, 128), 3);
         assert_eq!(chunk.group_len(&chunk.rows[..2], 128), 2);
         assert_eq!(chunk.group_len(&chunk.rows, 1), 1);
-        // Those that were not kept count by the mean of all.
-        assert_eq!(chunk.group_len(&chunk.rows[kept..], 128), 24);
+        assert_eq!(chunk.group_len(&chunk.rows[kept..], 128), 3);
     }
 }

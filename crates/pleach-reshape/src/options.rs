@@ -214,7 +214,7 @@ impl Options {
     }
 
     /// How much [`Reshaped::recluster`] moves at a time: bytes of rows in memory, and keys in one transaction (default: 16 MiB,
-    /// 128 keys).
+    /// 128 keys). A transaction also ends behind about 1 MiB of values.
     #[must_use]
     pub fn moves(mut self, bytes: usize, keys: usize) -> Self {
         self.move_bytes = bytes;

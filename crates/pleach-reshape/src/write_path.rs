@@ -159,11 +159,15 @@ impl Reshaped {
             self.wake_job();
         }
         let is_full = || inner.map.delta_bytes() > inner.delta_bytes_max() || inner.is_removal_far_behind();
+        let mut failures = None;
         while self.has_job() && is_full() {
+            let failures = *failures.get_or_insert_with(|| inner.job_errors.lock().room_failures);
             self.wake_job();
             inner.env.sleep(LOOK_AGAIN);
             inner.check_writable()?;
-            if let Some(error) = &inner.job_errors.lock().room {
+            let errors = inner.job_errors.lock();
+            if let Some(error) = errors.room.as_ref().filter(|_| errors.room_failures > failures && is_full())
+            {
                 return Err(error.clone());
             }
         }

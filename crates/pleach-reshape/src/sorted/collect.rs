@@ -124,6 +124,7 @@ impl Collecting<'_> {
         let (table, mut first, last) = layout.stripe_range(generation, stripe, 0);
         let budget = self.budget();
         while first <= last {
+            self.inner.check_not_closing()?;
             let (mut seen, mut at, mut failure) = (0, last, None);
             let (rows, edge) = (&mut self.rows, self.edge.as_ref());
             let mut visit = |id: u64, bytes: &[u8]| {

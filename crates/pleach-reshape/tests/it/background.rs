@@ -3,10 +3,11 @@
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
 use pleach::ErrorKind;
 use pleach_reshape::store::Table;
-use pleach_reshape::store::model::{Call, ModelStore};
+use pleach_reshape::store::model::{Call, Failure, ModelStore};
 use pleach_reshape::{Options, Reshaped};
 
 use crate::rig::{contents, recluster};
@@ -54,6 +55,30 @@ fn moves_that_fail_in_the_background_stop_no_writer() {
     let error = store.background_error().expect("the moves met the damage");
     assert_eq!(error.kind(), ErrorKind::Corruption);
     assert!(store.stats().is_draining);
+}
+
+#[test]
+fn writers_learn_why_there_is_no_room_and_go_on_when_there_is() {
+    let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::without_history(true));
+    let store = open(&rows, &dir, Options::new().delta_bytes(DELTA));
+    let own = rows.clone();
+    rows.on_call(Some(Arc::new(move |call| {
+        if call == Call::Commit && thread::current().name() == Some("reshape") {
+            own.fail(Some(Failure::Commit));
+        }
+    })));
+    // Now and then a put takes the failure instead of the job.
+    let failed = (0..PUTS).find(|number| {
+        let is_full = store.stats().delta_bytes > DELTA;
+        store.put(number.to_le_bytes(), "v").is_err() && is_full
+    });
+    assert!(failed.is_some() && store.background_error().is_some());
+    rows.on_call(None);
+    rows.fail(None);
+    for number in 0..PUTS {
+        store.put(number.to_le_bytes(), "v").unwrap();
+    }
+    assert!(store.background_error().is_none());
 }
 
 #[test]
