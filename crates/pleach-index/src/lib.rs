@@ -15,7 +15,7 @@
 //!
 //! An index promises for every key, present or absent, that it is above the last key of the block before the one found, and
 //! below the first key of the block behind. The reader compares keys, so a wrong index of a damaged file costs time or
-//! hides a key, but never yields a wrong value.
+//! hides a key: then a reader may find an older version of it in another file.
 //!
 //! [SNBC]: https://arxiv.org/abs/2012.12501
 

@@ -25,10 +25,11 @@
 //! `crates/pleach-reshape/examples/random_inserts.rs` is a program that loads redb with and without it.
 //!
 //! # When to use it
-//! For a program that stays with a B+tree store, has more data than memory, and inserts keys in random order: loads are 3.6
-//! to 8.6 times as fast. It costs elsewhere, because a read asks the map and then the store: YCSB A and F over LMDB make 0.45 to 0.8 of
-//! the plain store's operations, inserts in order over WiredTiger half, and scans are slow until [`Reshaped::recluster`] puts the
-//! rows in the order of their keys. A new program is better served by `pleach` itself. `docs/key-reshaping.md` has the figures.
+//! For a program that stays with a B+tree store, has more data than memory, and inserts keys in random order: loads are 3.6 to
+//! 8.6 times as fast. It costs elsewhere, because a read asks the map and then the store: YCSB A and F over LMDB make 0.45 to 0.8
+//! of the plain store's operations, inserts in order over WiredTiger half, and scans are slow until [`Reshaped::recluster`] puts
+//! the rows in the order of their keys. A new program is better served by `pleach` itself. `docs/key-reshaping.md` has the
+//! figures.
 //!
 //! # Stores
 //! - `store::redb` (feature `redb`, on by default): in Rust. A killed process loses buffered writes behind the last synced one.

@@ -81,8 +81,8 @@ impl Chunk {
         self.rows[index].value = Some(start..self.bytes.len());
     }
 
-    /// How many of these rows move in one transaction: `keys` at most, and fewer of long values. Those that were not kept count as
-    /// if they were as long as the longest one that was.
+    /// How many of these rows move in one transaction: `keys` at most, and fewer of long values. Those that were not kept count
+    /// as if they were as long as the longest one that was.
     fn group_len(&self, rows: &[Move], keys: usize) -> usize {
         let mut bytes = 0;
         let is_full = |row: &Move| {

@@ -28,6 +28,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem;
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::env::{Env, File};
@@ -142,7 +143,9 @@ impl<B: ReadBuffer> PoolRead for Slot<B> {
             let at = self.offset + self.filled as u64;
             let result = match &self.source {
                 Source::Descriptor(descriptor) => descriptor.read_at(rest, at),
-                Source::File(file) => file.read_at(rest, at),
+                // Others wait for the end of the read, and the file may be one of the user's own environment.
+                Source::File(file) => catch_unwind(AssertUnwindSafe(|| file.read_at(rest, at)))
+                    .unwrap_or_else(|_reported| Err(io::Error::other("the read panicked"))),
             };
             if let Some(result) = self.take(result) {
                 return result;

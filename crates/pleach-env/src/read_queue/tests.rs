@@ -410,11 +410,15 @@ fn a_read_that_panics_before_it_begins_ends_with_an_error_and_the_others_go_on()
     }
 }
 
-/// A file of which a call reads seven bytes at most, and every other call none, because it is interrupted.
+/// A file of which a call reads seven bytes at most, and every other call none, because it is interrupted. From some offset on
+/// calls panic.
 struct Slow(Arc<dyn File>, AtomicU64);
+
+const PANICS_FROM: u64 = 1 << 20;
 
 impl File for Slow {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        Panics::at(Panics::First, if offset < PANICS_FROM { Panics::Nowhere } else { Panics::First });
         if self.1.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
             return Err(io::ErrorKind::Interrupted.into());
         }
@@ -456,10 +460,10 @@ impl File for Slow {
 #[test]
 fn short_and_interrupted_reads_go_on_where_they_ended() {
     let dir = tempfile::tempdir().unwrap();
-    let env = RealEnv::new();
-    let file: Arc<dyn File> = Arc::new(Slow(file_of(&env, dir.path(), 2000), AtomicU64::new(0)));
+    let env: Arc<dyn Env> = Arc::new(RealEnv::new());
+    let file: Arc<dyn File> = Arc::new(Slow(file_of(&*env, dir.path(), 2000), AtomicU64::new(0)));
     for driver in [ReadDriver::Threads, ReadDriver::Blocking] {
-        let mut queue = ReadQueue::new(&env, driver, 4).unwrap();
+        let mut queue = ReadQueue::new(&*env, driver, 4).unwrap();
         let offsets: Vec<u64> = (0..20).map(|n| n * 91).collect();
         for (read, offset) in read_all(&mut queue, &file, &offsets, 100).into_iter().zip(&offsets) {
             let start = usize::try_from(*offset).unwrap();
@@ -468,6 +472,14 @@ fn short_and_interrupted_reads_go_on_where_they_ended() {
         for read in read_all(&mut queue, &file, &[1950], 100) {
             assert_eq!(read.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "{driver:?}");
         }
+        let around_a_panic = read_all(&mut queue, &file, &[0, PANICS_FROM, 91], 100);
+        let are_errors: Vec<_> = around_a_panic.iter().map(Result::is_err).collect();
+        assert_eq!(are_errors, [false, true, false], "{driver:?}");
+        let service = ReadService::new(&env, driver);
+        let reads: Vec<_> = [0, PANICS_FROM / 4096, 0].map(|n| PageRead::new(&file, n)).into();
+        assert!(reads.iter().all(|read| service.submit(Arc::clone(read))));
+        service.close();
+        assert!(reads[1].result.lock().take().expect("a close waits").is_err(), "{driver:?}");
     }
 }
 

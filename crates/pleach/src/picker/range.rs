@@ -3,6 +3,8 @@
 //! All runs with a file in the range take part, and the output becomes part of the oldest run. There may be runs without such a
 //! file between them. The merged entries move below these runs, which is safe because they hold no key of the range.
 
+use std::sync::Arc;
+
 use super::{Policy, Situation, oldest_stage};
 use crate::keys::KeyRange;
 use crate::version::edit::{RunId, RunKind};
@@ -14,6 +16,9 @@ pub(crate) struct RangePlan {
     pub(crate) range: KeyRange,
     /// The runs with files in the range, newest first.
     pub(crate) inputs: Vec<RunId>,
+    /// The runs that no other compaction may merge meanwhile: the inputs and the output. If the output is a new run, all runs
+    /// that are as old as the inputs, because a new run must not lie between another output and its inputs.
+    pub(crate) claimed: Vec<RunId>,
     /// The oldest run of the partition; `None` if it is a section, and then the output is a new run.
     pub(crate) output: Option<RunId>,
     pub(crate) output_stage: u8,
@@ -40,7 +45,13 @@ pub(crate) fn pick_range(policy: &Policy, situation: Situation<'_>, range: &KeyR
         _ => {}
     }
     let oldest = runs.last().filter(|run| run.kind == RunKind::Ssts);
-    if overlapping.iter().copied().chain(oldest).any(|run| situation.is_busy(run.id)) {
+    let newest = runs.iter().position(|run| run.id == overlapping[0].id).unwrap_or(0);
+    let claimed = |run: &&Arc<Run>| match oldest {
+        Some(oldest) => run.id == oldest.id || overlapping.iter().any(|other| other.id == run.id),
+        None => true,
+    };
+    let claimed: Vec<_> = runs[newest..].iter().filter(claimed).map(|run| run.id).collect();
+    if claimed.iter().any(|run| situation.is_busy(*run)) {
         return RangeWork::Waits;
     }
     let stage = || oldest_stage(policy, situation.tree, runs.len());
@@ -48,6 +59,7 @@ pub(crate) fn pick_range(policy: &Policy, situation: Situation<'_>, range: &KeyR
     RangeWork::Due(RangePlan {
         range: range.clone(),
         inputs: overlapping.iter().map(|run| run.id).collect(),
+        claimed,
         output: oldest.map(|run| run.id),
         output_stage,
     })

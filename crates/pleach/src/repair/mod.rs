@@ -5,8 +5,8 @@
 //!
 //! The manifest gives the live files, their partitions and their ages. Without it, names of partitions come from the
 //! remaining records of manifests, and the partition and age of an SST from its note ([`Origin`](crate::version::Origin)).
-//! That is a guess, and the report says so: deleted entries and dropped partitions may come back. In a levelled store
-//! overwritten values may come back too (docs/format/sst.md, "Salvage").
+//! That is a guess, and the report says so: deleted entries and dropped partitions may come back. In a levelled store,
+//! and behind range compactions, overwritten values may come back too (docs/format/sst.md, "Salvage").
 //!
 //! # Invariants
 //! 1. *Nothing unproven*: entries come from blocks, records and separated values whose checksums are right. A key whose

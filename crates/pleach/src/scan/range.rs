@@ -35,7 +35,7 @@ pub use cursor::Cursor;
 
 /// Entries of a partition in key order: an owned iterator over one consistent view, from either end.
 ///
-/// The range does not see writes that come after its creation. It pins memtables and files until it is dropped. Once the
+/// The range does not see writes that come after its creation. It pins memtables and files until it ends or is dropped. Once the
 /// store is closed, the range returns `Closed`. After an error the iterator ends; it never skips what it could not read.
 ///
 /// ```

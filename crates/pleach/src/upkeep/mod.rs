@@ -1,7 +1,7 @@
 //! Upkeep: the background jobs for flush, compaction and removal of files. Each does one bounded step at a time.
 //!
 //! After a shortage, such as a full disk, a job sleeps until it is woken: by a write that waits for memory, by the next flush,
-//! or by the removal of files. Any other failure poisons the store: reads work, writes are refused.
+//! or by the drop of a partition. Any other failure poisons the store: reads work, writes are refused.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

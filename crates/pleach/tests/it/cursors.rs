@@ -196,6 +196,40 @@ fn a_cursor_keeps_its_moment() {
     assert!(!now.is_valid());
 }
 
+/// A seek fails behind tombstones that it has passed. The cursor goes elsewhere and passes one more.
+#[test]
+fn a_cursor_that_failed_behind_tombstones_hides_no_keys() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(16 << 20).direct_reads(true);
+    let db = options.clone().open(DIR).unwrap();
+    let partition = db.default_partition();
+    (0..4_000).for_each(|n| partition.put(key(n), [7; 100]).unwrap());
+    db.flush().unwrap();
+    drop(partition);
+    db.close().unwrap();
+    let db = options.open(DIR).unwrap();
+    let mut paths = env.file_names(Path::new(DIR)).into_iter().map(|name| Path::new(DIR).join(name));
+    let sst = paths.find(|path| path.extension().is_some_and(|end| end == "sst")).unwrap();
+    env.add_unreadable(&sst, 200_000..200_512);
+    let partition = db.default_partition();
+    let first_bad = partition.iter().position(|entry| entry.is_err()).unwrap();
+    let deleted = first_bad - 60..first_bad;
+    deleted.clone().chain([3_900]).for_each(|n| partition.delete(key(n)).unwrap());
+    let mut cursor = partition.cursor().unwrap();
+    assert_eq!(cursor.seek(key(deleted.start)).unwrap_err().kind(), ErrorKind::Io);
+    assert!(cursor.last().unwrap());
+    while on(&cursor) != Some(3_899) {
+        assert!(cursor.prev().unwrap());
+    }
+    assert!(cursor.next().unwrap());
+    assert_eq!(on(&cursor), Some(3_901));
+    let next = partition.range(key(deleted.start)..).next().unwrap();
+    assert_eq!(next.unwrap_err().kind(), ErrorKind::Io);
+    env.clear_faults();
+    let next = partition.range(key(deleted.start)..).next().unwrap().unwrap();
+    assert_eq!(&next.0[..], key(first_bad).as_bytes());
+}
+
 #[test]
 fn a_cursor_that_failed_can_be_sought_again() {
     let env = SimEnv::new(1);

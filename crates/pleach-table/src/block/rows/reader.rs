@@ -4,7 +4,7 @@
 //! 1. *Packed*: entry 0 begins where the offsets end, entry i + 1 where entry i ends, the last ends with the payload.
 //!    Checked by [`validate`].
 //! 2. *Ascending*: keys ascend strictly. The builder ensures it; only `Sst::verify` checks it. A block that violates it under
-//!    a good checksum hides keys and has no other effect.
+//!    a good checksum hides keys, so that a reader may find an older version of one.
 
 use std::cmp::Ordering;
 

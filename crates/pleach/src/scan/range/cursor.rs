@@ -249,9 +249,9 @@ impl Cursor {
         let Range { ctx, ends, partition, .. } = &mut self.range;
         for end in ends.iter_mut() {
             end.taken.stop();
+            end.passed = None;
         }
         let end = &mut ends[direction as usize];
-        end.passed = None;
         self.is_exact = false;
         if let Some(merge) = &mut end.merge {
             match (direction, to) {
@@ -298,8 +298,9 @@ impl Cursor {
         }
         self.on = matches!(found, Ok(true)).then_some(direction);
         if found.is_err() {
-            // A cursor of a file that has failed stays so; a seek makes new ones.
-            self.range.ends.iter_mut().for_each(|end| end.merge = None);
+            // A cursor of a file that has failed stays so; a seek makes new ones. It may go elsewhere, so tombstones that were
+            // passed here are no part of those that it passes there.
+            self.range.ends.iter_mut().for_each(|end| (end.merge, end.passed) = (None, None));
             if self.range.is_closed() {
                 return Err(Error::closed());
             }

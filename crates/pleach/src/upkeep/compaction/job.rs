@@ -24,7 +24,6 @@ use crate::keys::{PartitionId, successor};
 use crate::picker::{PartialPlan, WholePlan, conversion_bytes};
 use crate::scan::PassedValues;
 use crate::shape::STAGE_BOTTOM;
-use crate::state::State;
 use crate::stats::add;
 use crate::trace::{self, Span};
 use crate::upkeep::Upkeep;
@@ -90,13 +89,17 @@ impl CompactionJob {
     ) -> Result<Option<Self>> {
         let converts = plan.converts;
         let meta = JobMeta { output, inputs: plan.inputs, drops_tombstones: plan.drops_tombstones };
-        let mut edit = Edit::default();
         let (stage, kind) = (plan.output_stage, RunKind::Ssts);
-        let newest_seq = upkeep.version_set.state.load().version.newest_seq(partition, &meta.inputs);
-        let run = RunMeta { id: output, stage, kind, clip: None, newest_seq, files: Vec::new() };
-        edit.push(EditItem::AddRun { partition, run });
-        edit.push(EditItem::StartJob { partition, job: meta.clone() });
-        upkeep.version_set.commit_edit(edit, Vec::new(), State::with_version)?;
+        // A merge of a range beside it may raise the age of runs, also of its inputs, until the lock is taken.
+        let make = || {
+            let newest_seq = upkeep.version_set.state.load().version.newest_seq(partition, &meta.inputs);
+            let run = RunMeta { id: output, stage, kind, clip: None, newest_seq, files: Vec::new() };
+            let mut edit = Edit::default();
+            edit.push(EditItem::AddRun { partition, run });
+            edit.push(EditItem::StartJob { partition, job: meta.clone() });
+            Ok(Some((edit, Vec::new())))
+        };
+        upkeep.version_set.commit_made(make)?;
         if stage == STAGE_BOTTOM
             && let Some(tree) = upkeep.version_set.state.load().version.tree(partition)
         {
@@ -134,6 +137,14 @@ impl CompactionJob {
             outputs: Outputs::default(),
             has_progress: false,
         })
+    }
+
+    /// The runs that no other job may merge meanwhile, if the version does not record the job.
+    pub(super) fn claimed(&self) -> &[RunId] {
+        match &self.kind {
+            Kind::Range(job) => job.claimed(),
+            Kind::Whole { .. } | Kind::Partial(_) => &self.inputs,
+        }
     }
 
     /// What is remembered of a conversion that has failed.

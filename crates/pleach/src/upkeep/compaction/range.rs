@@ -64,6 +64,10 @@ impl RangeJob {
     pub(super) fn extends_a_run(&self) -> bool {
         self.plan.output.is_some()
     }
+
+    pub(super) fn claimed(&self) -> &[RunId] {
+        &self.plan.claimed
+    }
 }
 
 impl CompactionJob {
@@ -102,6 +106,8 @@ impl CompactionJob {
         let taken = || pieces.iter().filter(|piece| piece.taken.is_some());
         let runs: BTreeSet<_> = taken().map(|piece| piece.run).collect();
         if runs.len() <= 1 && taken().all(|piece| piece.part.tombstones == 0) {
+            let output = job.plan.output;
+            self.remove_empty(upkeep, output)?;
             return Ok(false);
         }
         let inputs = job.plan.inputs.iter().filter_map(|id| tree.run(*id));
@@ -110,6 +116,21 @@ impl CompactionJob {
         let (merged, stage) = (&self.inputs, self.output_stage);
         self.merging = Merging::new(upkeep, self.partition, tree, inputs, merged, stage, true);
         Ok(true)
+    }
+
+    /// Removes the run that was to take outputs, if earlier commits have left nothing of it and nothing more comes.
+    fn remove_empty(&self, upkeep: &Upkeep, output: Option<RunId>) -> Result<()> {
+        let partition = self.partition;
+        let make = || {
+            let state = upkeep.version_set.state.load();
+            let run = output.and_then(|output| state.version.tree(partition)?.run(output));
+            Ok(run.filter(|run| run.files.is_empty()).map(|run| {
+                let mut edit = Edit::default();
+                edit.push(EditItem::RemoveRun { partition, run: run.id });
+                (edit, Vec::new())
+            }))
+        };
+        upkeep.version_set.commit_made(make).map(|_| ())
     }
 
     /// The edit that commits what was merged of a range, and the new files that it names.
@@ -127,9 +148,17 @@ impl CompactionJob {
         let rest = (!is_done).then(|| last_key.map_or_else(|| job.plan.range.lower.clone(), successor));
         let passed = self.merging.take_passed_values();
         let damaged = |message| Error::new(ErrorKind::Corruption, message).at_path(&upkeep.ctx.dir);
-        job.push_changes(&mut edit, (self.partition, tree), outputs, rest.as_deref(), &passed)?
-            .map_err(damaged)?;
-        Ok((edit, files))
+        let pushed = job.push_changes(&mut edit, (self.partition, tree), outputs, rest.as_deref(), &passed);
+        match pushed.and_then(|pushed| pushed.map_err(damaged)) {
+            Ok(()) => Ok((edit, files)),
+            Err(error) => {
+                // The job has given them away, and no edit names them.
+                for file in &files {
+                    file.mark_obsolete();
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Goes on with the rest of a range, of which everything up to the last key merged is committed.
@@ -224,13 +253,14 @@ impl RangeJob {
             if !added.is_empty() {
                 failpoint::report("compaction.cut", 1);
             }
-            if Some(run.id) == self.plan.output {
+            let is_output = Some(run.id) == self.plan.output;
+            if is_output {
                 added.append(&mut outputs);
             }
-            let is_emptied = !files.is_empty()
-                && added.is_empty()
-                && run.files.iter().all(|part| files.contains(&part.meta.file));
-            if is_emptied {
+            let stays_empty =
+                added.is_empty() && run.files.iter().all(|part| files.contains(&part.meta.file));
+            // The output stays to the end: later commits may put files into it.
+            if stays_empty && if is_output { rest.is_none() } else { !files.is_empty() } {
                 edit.push(EditItem::RemoveRun { partition, run: run.id });
                 continue;
             }
@@ -244,7 +274,7 @@ impl RangeJob {
             }
         }
         if !outputs.is_empty() {
-            // Numbered at the commit: all runs that came meanwhile into a stage as old as this have no key of the range.
+            // Numbered at the commit. The job has claimed all runs that are as old as its inputs, so no other job puts one there.
             let (id, stage, kind) = (RunId::NEXT, self.plan.output_stage, RunKind::Ssts);
             let run = RunMeta { id, stage, kind, clip: None, newest_seq, files: outputs };
             edit.push(EditItem::AddRun { partition, run });
@@ -369,4 +399,106 @@ fn edge(
     };
     let is_inside = *part.meta.smallest <= *found && *found <= *part.meta.largest;
     Ok(is_inside.then(|| found.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+    use std::time::Duration;
+
+    use pleach_env::SimEnv;
+
+    use super::*;
+    use crate::picker::{RangeWork, Situation, WholePlan, pick_range};
+    use crate::trace;
+    use crate::{Db, Options};
+
+    const DEFAULT: PartitionId = PartitionId(0);
+
+    fn open() -> Db {
+        let options = Options::new().env(SimEnv::new(1)).memory(64 << 20).runs_per_stage(20);
+        options.sst_bytes(16 << 10).open("/store").unwrap()
+    }
+
+    fn write(db: &Db, keys: std::ops::Range<u32>, letters: &[char]) {
+        for letter in letters {
+            keys.clone()
+                .for_each(|i| db.default_partition().put(format!("{letter}{i:04}"), [7; 50]).unwrap());
+        }
+        db.flush().unwrap();
+    }
+
+    fn range(lower: &[u8], upper: &[u8]) -> KeyRange {
+        KeyRange { lower: lower.into(), upper: Some(upper.into()) }
+    }
+
+    fn runs(db: &Db) -> Vec<RunId> {
+        let state = db.inner().upkeep.version_set.state.load_full();
+        state.version.tree(DEFAULT).unwrap().runs.iter().map(|run| run.id).collect()
+    }
+
+    fn pick(db: &Db, range: &KeyRange, busy: &[RunId]) -> RangeWork {
+        let upkeep = &db.inner().upkeep;
+        let state = upkeep.version_set.state.load_full();
+        let situation = Situation { tree: state.version.tree(DEFAULT).unwrap(), busy, now: 0 };
+        pick_range(&upkeep.ctx.options.policy(true), situation, range)
+    }
+
+    /// A merge of runs between the inputs of a range is about to enter the version while the range's commit makes them older.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the other thread comes to a lock meanwhile")]
+    fn a_merge_that_starts_beside_a_commit_has_the_age_of_its_inputs() {
+        let db = open();
+        write(&db, 0..500, &['a', 'z']);
+        db.compact().unwrap();
+        write(&db, 0..10, &['z']);
+        write(&db, 10..20, &['z']);
+        write(&db, 0..10, &['a']);
+        let upkeep = &db.inner().upkeep;
+        let (ids, (_, output)) = (runs(&db), upkeep.version_set.plan_basis());
+        assert_eq!(ids.len(), 4);
+        let RangeWork::Due(plan) = pick(&db, &range(b"a", b"b"), &[]) else { panic!("there is a range") };
+        assert_eq!((&plan.inputs[..], &plan.claimed[..]), (&[ids[0], ids[3]][..], &[ids[0], ids[3]][..]));
+        let mut job = CompactionJob::start_range(upkeep, DEFAULT, plan, 1).unwrap();
+        assert!(job.prepare_range(upkeep).unwrap());
+        while !job.merging.is_done() {
+            let older = job.older_runs(upkeep).unwrap();
+            job.write_file(upkeep, &older, &trace::compaction(DEFAULT, job.output_stage, 2)).unwrap();
+        }
+        job.outputs.sync_names(upkeep).unwrap();
+        let inputs = vec![ids[1], ids[2]];
+        let between = WholePlan { inputs, output_stage: 1, drops_tombstones: false, converts: false };
+        thread::scope(|scope| {
+            let (begin, begins) = channel();
+            let starts = scope.spawn(move || {
+                begins.recv().unwrap();
+                CompactionJob::start(upkeep, DEFAULT, between, output).map(|job| job.is_some())
+            });
+            let make = || {
+                begin.send(()).unwrap();
+                thread::sleep(Duration::from_millis(30));
+                job.edit(upkeep, true)
+            };
+            assert!(upkeep.version_set.commit_made(make).unwrap());
+            assert!(starts.join().unwrap().unwrap());
+        });
+        upkeep.version_set.state.load().version.check_invariants().unwrap();
+        db.default_partition().put("b", "1").unwrap();
+    }
+
+    #[test]
+    fn a_range_whose_output_is_a_new_run_keeps_merges_of_older_runs_off() {
+        let db = open();
+        let other = db.partition("other").unwrap();
+        for letters in [['z', 'y'], ['a', 'b'], ['a', 'c']] {
+            other.put(letters[0].to_string(), "1").unwrap();
+            write(&db, 0..2, &letters);
+        }
+        let ids = runs(&db);
+        assert_eq!(ids.len(), 3);
+        let RangeWork::Due(plan) = pick(&db, &range(b"a", b"b"), &[]) else { panic!("there is a range") };
+        assert_eq!((plan.output, &plan.inputs[..], &plan.claimed), (None, &ids[..2], &ids));
+        assert_eq!(pick(&db, &range(b"a", b"b"), &ids[2..]), RangeWork::Waits);
+    }
 }

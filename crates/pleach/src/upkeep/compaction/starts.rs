@@ -180,7 +180,7 @@ impl Compactions {
     /// Puts a job on the list that the version does not record, and keeps others off its runs.
     fn claim(&self, list: &mut List, job: CompactionJob) {
         let partition = job.partition;
-        list.partial_runs.extend(job.inputs.iter().map(|run| (partition, *run)));
+        list.partial_runs.extend(job.claimed().iter().map(|run| (partition, *run)));
         list.waiting.push(job);
         self.upkeep.background.lock().partial_runs = list.partial_runs.len();
     }

@@ -165,7 +165,7 @@ impl Compactions {
                 }
             }
         } else {
-            list.partial_runs.retain(|(of, run)| *of != job.partition || !job.inputs.contains(run));
+            list.partial_runs.retain(|(of, run)| *of != job.partition || !job.claimed().contains(run));
         }
         list.empty_search = None;
         let mut background = self.upkeep.background.lock();

@@ -345,3 +345,38 @@ fn merges_of_other_runs_beside_that_of_a_range_poison_nothing() {
     db.close().unwrap();
     Db::open(dir.path()).unwrap().verify().unwrap();
 }
+
+/// What comes first is deleted, so that nothing is left of the oldest run before the end of the range.
+#[test]
+fn the_oldest_run_takes_all_outputs_also_behind_its_last_key() {
+    let env = SimEnv::new(1);
+    let options = pleach::Options::new().env(env).memory(16 << 20).sst_bytes(4 << 10).clean_every(1);
+    let db = options.runs_per_stage(20).open("/store").unwrap();
+    let partition = db.default_partition();
+    let put = |letters: std::ops::RangeInclusive<char>| {
+        for letter in letters {
+            (0..100).for_each(|number| partition.put(format!("{letter}{number:03}"), [7; 100]).unwrap());
+        }
+    };
+    put('a'..='c');
+    db.compact().unwrap();
+    put('d'..='z');
+    db.flush().unwrap();
+    for letter in 'a'..='m' {
+        (0..100).for_each(|number| partition.delete(format!("{letter}{number:03}")).unwrap());
+    }
+    put('n'..='z');
+    db.flush().unwrap();
+    partition.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!(partition.stats().unwrap().runs, 1);
+    assert_eq!(partition.iter().count(), 1300);
+    db.verify().unwrap();
+    // All of it is deleted: no run is left.
+    for letter in 'n'..='z' {
+        (0..100).for_each(|number| partition.delete(format!("{letter}{number:03}")).unwrap());
+    }
+    db.flush().unwrap();
+    partition.compact_range::<&[u8]>(..).unwrap();
+    assert_eq!((partition.stats().unwrap().runs, partition.iter().count()), (0, 0));
+    db.verify().unwrap();
+}
