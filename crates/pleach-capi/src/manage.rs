@@ -28,14 +28,15 @@ pub unsafe extern "C" fn pleach_repair(
 ) -> Option<Box<ErrorHandle>> {
     let result = report;
     crate::error::report(|| {
-        // SAFETY: by the contract.
-        let (from, into) = unsafe { (path(from, "from")?, path(into, "into")?) };
+        // First, so that it holds null also behind a path that is refused.
         let slot = if result.is_null() {
             None
         } else {
             // SAFETY: by the contract.
             Some(unsafe { Slot::of_handle(result, "report")? })
         };
+        // SAFETY: by the contract.
+        let (from, into) = unsafe { (path(from, "from")?, path(into, "into")?) };
         let found = pleach::repair(from, into, OptionsHandle::of(options), &mut |_, _| true)?;
         if let Some(slot) = slot {
             give_json(slot, describe(&found));

@@ -79,7 +79,10 @@ fn escape(bytes: &[u8], out: &mut Vec<u8>) {
                 '\t' => out.extend_from_slice(b"\\t"),
                 '\n' => out.extend_from_slice(b"\\n"),
                 '\r' => out.extend_from_slice(b"\\r"),
-                c if c.is_control() => escape_bytes(c.encode_utf8(&mut [0; 4]).as_bytes(), out),
+                // A file that begins with a byte order mark would lose it.
+                c if c.is_control() || c == '\u{feff}' => {
+                    escape_bytes(c.encode_utf8(&mut [0; 4]).as_bytes(), out);
+                }
                 c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }

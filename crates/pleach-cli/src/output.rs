@@ -97,19 +97,19 @@ pub(crate) fn print_document(document: &Value) -> Result<()> {
     output.finish()
 }
 
-/// A message for people.
+/// A message for people. If it cannot be written, the command does what it would do, and its exit code says so.
 pub(crate) fn note(message: impl Display) {
-    eprintln!("{message}");
+    let _ = writeln!(io::stderr(), "{message}");
 }
 
 /// A warning: something failed, but the command goes on or prints what it has.
 pub(crate) fn complain(message: impl Display) {
-    eprintln!("{}{message}", label("error: ", &Style::new().for_stderr().red().bold()));
+    note(format_args!("{}{message}", label("error: ", &Style::new().for_stderr().red().bold())));
 }
 
 /// A note: the user should know it, but nothing failed.
 pub(crate) fn warn(message: impl Display) {
-    eprintln!("{}{message}", label("warning: ", &Style::new().for_stderr().yellow().bold()));
+    note(format_args!("{}{message}", label("warning: ", &Style::new().for_stderr().yellow().bold())));
 }
 
 /// The message and hint of a failure.
@@ -118,7 +118,7 @@ pub(crate) fn complain_of(failure: &Failure) {
         complain(&failure.message);
     }
     if let Some(hint) = &failure.hint {
-        eprintln!("{}{hint}", label("hint:  ", &Style::new().for_stderr().cyan()));
+        note(format_args!("{}{hint}", label("hint:  ", &Style::new().for_stderr().cyan())));
     }
 }
 

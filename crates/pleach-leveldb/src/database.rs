@@ -152,13 +152,14 @@ impl Database {
             Found::Nothing | Found::Store => {}
         }
         // By this name alone the library takes the order for that of bytes, and keeps no view of the keys.
-        if let Some(comparator) = &options.comparator
+        if let Some(comparator) = options.comparator()?
             && comparator.name() == BYTEWISE
             && !comparator.seems_bytewise()
         {
             let message = format!("the comparator has the name {BYTEWISE}, but another order");
             return Err(Status::new(Kind::NotSupported, format!("{name}: {message}; give it another name")));
         }
+        let filter_policy = options.filter_policy()?;
         let opened = options.translate().open(&path);
         let db = opened.map_err(|error| match error.kind() {
             ErrorKind::Conflict => Status::new(
@@ -168,13 +169,13 @@ impl Database {
             _ => Status::from(error),
         })?;
         let (partition, key_form) = find_partition(&db, options)?;
-        let ordered = match options.custom_comparator() {
+        let ordered = match options.custom_comparator()? {
             Some(comparator) if key_form == KeyForm::Plain => {
-                Some(Ordered::build((&db, &partition), comparator, options.view_bytes_max())?)
+                Some(Ordered::build((&db, &partition), &comparator, options.view_bytes_max())?)
             }
             _ => None,
         };
-        let (filter_policy, info_log) = (options.filter_policy.clone(), options.info_log.clone());
+        let info_log = options.info_log.clone();
         let opened_in = Process::this();
         let database = Self { db, partition, key_form, ordered, filter_policy, info_log, path, opened_in };
         let stats = database.db.stats();

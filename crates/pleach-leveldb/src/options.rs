@@ -1,6 +1,6 @@
 //! Options of a store, of reads and of writes, and what they mean to Pleach: docs/leveldb.md.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use libc::c_int;
 use pleach::env::{Env, RealEnv};
@@ -10,6 +10,7 @@ use crate::comparator::{BYTEWISE, Comparator, ComparatorHandle};
 use crate::database::SnapshotHandle;
 use crate::filter_policy::{FilterPolicy, FilterPolicyHandle};
 use crate::handles::{Cache, EnvHandle, Logger, LoggerHandle};
+use crate::status::{Kind, Result, Status};
 
 /// LevelDB's cache if the caller gives none.
 const CACHE_BYTES_DEFAULT: usize = 8 << 20;
@@ -32,8 +33,9 @@ const VIEW_BYTES_MIN: usize = 16 << 20;
 pub struct OptionsHandle {
     pub(crate) create_if_missing: bool,
     pub(crate) error_if_exists: bool,
-    pub(crate) comparator: Option<Arc<Comparator>>,
-    pub(crate) filter_policy: Option<Arc<FilterPolicy>>,
+    /// Of the caller's, as is the next one: once it is destroyed, nothing of it may be called, not even its destructor later.
+    comparator: Option<Weak<Comparator>>,
+    filter_policy: Option<Weak<FilterPolicy>>,
     /// Where the files are, if not on the machine.
     pub(crate) other_env: Option<Arc<dyn Env>>,
     pub(crate) info_log: Option<Arc<Logger>>,
@@ -70,9 +72,22 @@ impl OptionsHandle {
         }
     }
 
+    /// The comparator.
+    ///
+    /// # Errors
+    /// `InvalidArgument`: it has been destroyed.
+    pub(crate) fn comparator(&self) -> Result<Option<Arc<Comparator>>> {
+        still_there(self.comparator.as_ref(), "comparator")
+    }
+
+    /// The filter policy, as [`comparator`](Self::comparator).
+    pub(crate) fn filter_policy(&self) -> Result<Option<Arc<FilterPolicy>>> {
+        still_there(self.filter_policy.as_ref(), "filter policy")
+    }
+
     /// The comparator, if it is not the order of bytes.
-    pub(crate) fn custom_comparator(&self) -> Option<&Arc<Comparator>> {
-        self.comparator.as_ref().filter(|comparator| comparator.name() != BYTEWISE)
+    pub(crate) fn custom_comparator(&self) -> Result<Option<Arc<Comparator>>> {
+        Ok(self.comparator()?.filter(|comparator| comparator.name() != BYTEWISE))
     }
 
     /// Memory that the caller has allowed: cache and two write buffers.
@@ -99,11 +114,17 @@ impl OptionsHandle {
             .memory(self.memory_bytes())
             .memtable_bytes(self.write_buffer())
             .compression(self.compresses);
-        if let Some(FilterPolicy::Bloom { bits_per_key }) = self.filter_policy.as_deref() {
+        let policy = self.filter_policy.as_ref().and_then(Weak::upgrade);
+        if let Some(FilterPolicy::Bloom { bits_per_key }) = policy.as_deref() {
             options = options.filter_bits_per_key(f32::from(filter_bits(*bits_per_key)));
         }
         options
     }
+}
+
+fn still_there<T>(object: Option<&Weak<T>>, what: &str) -> Result<Option<Arc<T>>> {
+    let gone = || Status::new(Kind::InvalidArgument, format!("the {what} of the options has been destroyed"));
+    object.map(|object| object.upgrade().ok_or_else(gone)).transpose()
 }
 
 /// Bits per key for those of LevelDB's Bloom filter: at least 1, which LevelDB also takes for less, and at most Pleach's maximum.
@@ -124,7 +145,7 @@ pub extern "C" fn leveldb_options_set_comparator(
     options: &mut OptionsHandle,
     comparator: Option<&ComparatorHandle>,
 ) {
-    options.comparator = comparator.map(|handle| Arc::clone(&handle.0));
+    options.comparator = comparator.map(|handle| Arc::downgrade(&handle.0));
 }
 
 #[unsafe(no_mangle)]
@@ -132,7 +153,7 @@ pub extern "C" fn leveldb_options_set_filter_policy(
     options: &mut OptionsHandle,
     policy: Option<&FilterPolicyHandle>,
 ) {
-    options.filter_policy = policy.map(|handle| Arc::clone(&handle.0));
+    options.filter_policy = policy.map(|handle| Arc::downgrade(&handle.0));
 }
 
 #[unsafe(no_mangle)]

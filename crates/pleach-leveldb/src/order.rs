@@ -11,11 +11,11 @@ use crate::status::{Kind, Result, Status};
 
 /// The partition of the options' comparator, and the form of the keys in it.
 pub(crate) fn find_partition(db: &Db, options: &OptionsHandle) -> Result<(Partition, KeyForm)> {
-    let comparator = options.custom_comparator();
-    let wanted = comparator.map_or_else(|| BYTEWISE.to_owned(), |comparator| comparator.name());
+    let comparator = options.custom_comparator()?;
+    let wanted = comparator.as_ref().map_or_else(|| BYTEWISE.to_owned(), |comparator| comparator.name());
     let form = KeyForm::of_comparator(&wanted);
     if let Some(comparator) = comparator.filter(|_| form == KeyForm::Reversed) {
-        check_reverse(comparator)?;
+        check_reverse(&comparator)?;
     }
     let names = db.partitions();
     let stored = stored_order(&names);
@@ -68,7 +68,7 @@ pub(crate) fn restore_order(options: &OptionsHandle, path: &Path, report: &Repai
         let message = "the manifest is lost, and the entries are of several partitions; use `pleach repair`";
         return Err(Status::new(Kind::InvalidArgument, message));
     };
-    let Some(comparator) = options.custom_comparator() else {
+    let Some(comparator) = options.custom_comparator()? else {
         let message =
             "the manifest is lost, and with it the comparator's name; repair with the store's comparator";
         return Err(Status::new(Kind::InvalidArgument, message));

@@ -67,7 +67,7 @@ impl Reshaped {
     /// none, if a snapshot keeps the tables that the new generation needs.
     pub(crate) fn recluster_all(&self) -> Result<Option<u64>> {
         let inner = &self.inner;
-        let _moving = inner.moving.lock();
+        let moving = inner.moving.lock();
         let make_room = || if self.has_job() { self.wait_for_room() } else { inner.checkpoint_if_due() };
         inner.drain_moving(make_room)?;
         {
@@ -79,12 +79,19 @@ impl Reshaped {
             let generation = inner.allocator.load().generation;
             inner.begin_generation(&mut maintenance, generation + 1)?;
         }
-        let moved = inner.drain_moving(make_room).inspect_err(|_| {
-            inner.is_drain_due.store(true, Ordering::SeqCst);
-            self.wake_job();
-        })?;
-        inner.drop_dead_tables(&mut inner.maintenance.lock())?;
-        Ok(Some(moved))
+        match inner.drain_moving(make_room) {
+            Ok(moved) => {
+                inner.drop_dead_tables(&mut inner.maintenance.lock())?;
+                Ok(Some(moved))
+            }
+            Err(error) => {
+                inner.is_drain_due.store(true, Ordering::SeqCst);
+                // The job does not wait for the lock.
+                drop(moving);
+                self.wake_job();
+                Err(error)
+            }
+        }
     }
 }
 
@@ -160,17 +167,16 @@ impl Inner {
 
     /// As [`drain`](Self::drain), until the store is closed, and unless another thread moves all rows already; then it is to be
     /// asked again. The job must not wait for a thread that waits for its checkpoints.
-    pub(crate) fn try_drain(&self) -> Result<()> {
+    /// Returns whether it could try.
+    pub(crate) fn try_drain(&self) -> Result<bool> {
         self.check_writable()?;
-        let Some(_moving) = self.moving.try_lock() else {
-            self.is_drain_due.store(true, Ordering::SeqCst);
-            return Ok(());
-        };
+        let Some(_moving) = self.moving.try_lock() else { return Ok(false) };
         self.drain_moving(|| {
             self.check_not_closing()?;
             self.checkpoint_if_due()
         })?;
-        self.drop_dead_tables(&mut self.maintenance.lock())
+        self.drop_dead_tables(&mut self.maintenance.lock())?;
+        Ok(true)
     }
 
     /// Ends moves of the background job when the store is closed.

@@ -142,8 +142,9 @@ pub(crate) struct JobErrors {
     pub(crate) room_failures: u64,
     /// Moves of what is left of the generation before.
     drain: Option<Error>,
-    /// When the moves are tried again.
+    /// When the moves are tried again, and how long they wait behind a further failure.
     drain_from: Duration,
+    drain_pause: Duration,
 }
 
 /// The background job. Who drops it waits for its end.
@@ -378,14 +379,31 @@ impl Inner {
             return JobStep::IdleFor(left);
         }
         self.is_drain_due.store(false, Ordering::SeqCst);
-        let drain = self.try_drain().err();
-        if drain.is_some() {
-            self.is_drain_due.store(true, Ordering::SeqCst);
-        }
+        let drained = self.try_drain();
         let mut errors = self.job_errors.lock();
-        errors.drain_from = if drain.is_some() { self.env.now() + DRAIN_PAUSE } else { Duration::ZERO };
-        errors.drain = drain;
-        if errors.drain.is_some() { JobStep::IdleFor(DRAIN_PAUSE) } else { JobStep::Idle }
+        match drained {
+            Ok(true) => {
+                errors.drain = None;
+                errors.drain_pause = Duration::ZERO;
+                JobStep::Idle
+            }
+            // Another thread moves them, and may fail.
+            Ok(false) => {
+                self.is_drain_due.store(true, Ordering::SeqCst);
+                JobStep::IdleFor(DRAIN_PAUSE)
+            }
+            Err(error) => {
+                self.is_drain_due.store(true, Ordering::SeqCst);
+                errors.drain = Some(error);
+                errors.drain_pause = (errors.drain_pause * 2).clamp(DRAIN_PAUSE, DRAIN_PAUSE_MAX);
+                errors.drain_from = self.env.now() + errors.drain_pause;
+                if self.check_writable().is_ok() {
+                    JobStep::IdleFor(errors.drain_pause)
+                } else {
+                    JobStep::Idle
+                }
+            }
+        }
     }
 
     /// Removes replaced rows, with checkpoints as they become due.
@@ -407,8 +425,10 @@ const CHECKPOINT_SHARE: usize = 4;
 /// bytes more (docs/key-reshaping.md).
 const CHECKPOINT_SHARE_IN_MEMORY: usize = 2;
 
-/// After moves of the job have failed, it waits for so long. Each attempt reads, and perhaps sorts, all rows that are left.
+/// After moves of the job have failed, it waits for so long, twice as long after each further failure. Each attempt reads, and
+/// perhaps sorts, all rows that are left.
 const DRAIN_PAUSE: Duration = Duration::from_secs(10);
+const DRAIN_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 fn start_job(inner: &Arc<Inner>) -> Result<Job> {
     let own = Arc::clone(inner);

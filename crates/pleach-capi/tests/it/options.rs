@@ -134,6 +134,10 @@ fn repair_and_destroy() {
     // SAFETY: as above.
     let destroy = || outcome(unsafe { pleach_destroy(c_old.as_ptr(), None) });
     assert_eq!((code(repair()), code(destroy())), (PleachCode::NotFound, PleachCode::NotFound));
+    let mut report = std::ptr::NonNull::dangling().as_ptr();
+    // SAFETY: as above; a null path is refused.
+    let refused = outcome(unsafe { pleach_repair(std::ptr::null(), c_new.as_ptr(), None, &raw mut report) });
+    assert_eq!((code(refused), report.is_null()), (PleachCode::InvalidArgument, true));
     let store = Store::of(open_with(&old, None).unwrap());
     store.put(b"k", b"1").unwrap();
     assert_eq!((code(repair()), code(destroy())), (PleachCode::Conflict, PleachCode::Conflict));

@@ -54,12 +54,19 @@ impl Columns {
 
     /// Fills `record` from a row.
     pub(super) fn fill(&mut self, record: &mut Record, row: &[&[u8]], whole_row: bool) -> Found {
-        if matches!(self.value, ValueOf::FirstRow) {
+        let is_first = matches!(self.value, ValueOf::FirstRow);
+        if is_first {
             self.value = value_of(self.key, row.len(), whole_row);
         }
         match self.try_fill(record, row) {
             Ok(()) => Found::Entry,
-            Err(reason) => Found::Malformed(reason),
+            Err(reason) => {
+                // A malformed row decides nothing.
+                if is_first {
+                    self.value = ValueOf::FirstRow;
+                }
+                Found::Malformed(reason)
+            }
         }
     }
 

@@ -10,9 +10,9 @@ use pleach::limits::{KEY_LEN_MAX, VALUE_LEN_MAX};
 use pleach::{Db, Durability, Partition, WriteBatch};
 use pleach_command::Interrupt;
 
-use super::LoadArgs;
 use super::outcome::LoadOutcome;
 use super::record::{Found, Record, Records};
+use super::{LoadArgs, worse_of};
 use crate::failure::{Failure, Result};
 use crate::output::{count, entries, per_second};
 
@@ -59,7 +59,7 @@ impl<'a> Loader<'a> {
     ) -> Result<()> {
         let read = self.read(first, records, interrupt);
         let committed = self.commit();
-        read.and(committed)
+        worse_of(read, committed)
     }
 
     fn read(&mut self, first: First, records: &mut dyn Records, interrupt: &Interrupt) -> Result<()> {

@@ -21,7 +21,7 @@ use clap::{Args, ValueEnum};
 use pleach::Db;
 use pleach_command::{Interrupt, SecondSignal};
 
-use crate::failure::{Failure, Result};
+use crate::failure::{Exit, Failure, Result};
 use crate::open::StoreArgs;
 use loader::{First, Loader};
 use record::Records;
@@ -179,8 +179,10 @@ pub(crate) fn run(store: &StoreArgs, args: &LoadArgs) -> Result<()> {
     // The input is opened first: no store is created for an input that is missing or unreadable.
     let (mut source, bar) = open_source(&args.file, &interrupt)?;
     let skipped = format != Format::Lines && skip_mark(&mut source, args)?;
-    let mut records = args.records(format, source)?;
-    let first = First::read(&mut *records, args)?;
+    // Input that an interrupt has cut off looks malformed.
+    let or_interrupted = |failure| interrupt.check().map_or_else(Failure::from, |()| failure);
+    let mut records = args.records(format, source).map_err(or_interrupted)?;
+    let first = First::read(&mut *records, args).map_err(or_interrupted)?;
     interrupt.check()?;
     let db = store.open_or_create(args.no_create)?;
     let partition = store.partition_or_create(&db, args.no_create)?;
@@ -191,7 +193,15 @@ pub(crate) fn run(store: &StoreArgs, args: &LoadArgs) -> Result<()> {
     outcome.kept_returns = records.kept_returns();
     drop(partition);
     let closed = close(db, outcome.bytes);
-    outcome.report(result.and(closed), store.json, args.input_name())
+    outcome.report(worse_of(result, closed), store.json, args.input_name())
+}
+
+/// The first of two failures, unless it is an interrupt: what could not be written must be told.
+fn worse_of(first: Result<()>, second: Result<()>) -> Result<()> {
+    match (first, second) {
+        (Err(first), Err(second)) if first.exit == Exit::Interrupted => Err(second),
+        (first, second) => first.and(second),
+    }
 }
 
 fn skip_mark(source: &mut Source, args: &LoadArgs) -> Result<bool> {

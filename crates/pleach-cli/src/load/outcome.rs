@@ -88,7 +88,8 @@ impl LoadOutcome {
         match self.repeated_keys {
             Some(0) => {}
             Some(repeated) => {
-                let distinct = counted(self.entries - repeated, "distinct key", "distinct keys");
+                let distinct =
+                    counted(self.entries.saturating_sub(repeated), "distinct key", "distinct keys");
                 let keys = counted(repeated, "key", "keys");
                 note(format!("{keys} came again, the later value won: {distinct}"));
             }

@@ -51,6 +51,37 @@ fn no_column_is_lost_unless_one_is_chosen() {
 }
 
 #[test]
+fn a_malformed_first_row_decides_nothing() {
+    let store = Store::new();
+    let input = "# comment\na\t1\tx\nb\t2\ty\n";
+    store.ok_with_input(["load", "--format", "tsv", "--skip-malformed"], input);
+    assert_eq!(store.ok(["scan"]), "a\t[\"a\",\"1\",\"x\"]\nb\t[\"b\",\"2\",\"y\"]\n");
+}
+
+#[test]
+fn a_key_that_begins_with_a_byte_order_mark_comes_back() {
+    let (store, other) = (Store::new(), Store::new());
+    store.ok(["put", "\u{feff}k", "v"]);
+    let dumped = store.ok(["dump", "--format", "tsv"]);
+    other.ok_with_input(["load", "--format", "tsv"], &dumped);
+    assert_eq!(other.ok(["get", "\u{feff}k"]), "v");
+    assert_eq!(other.ok(["dump", "--format", "tsv"]), dumped);
+}
+
+/// Messages go to a full disk.
+#[test]
+#[cfg(target_os = "linux")]
+fn messages_that_cannot_be_written_change_no_exit_code() {
+    let store = Store::new();
+    store.ok(["put", "k", "v"]);
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for (args, code) in [(&["get", "missing"][..], 1), (&["get", "k"], 0), (&["scan", "--prefix", "k"], 0)] {
+        let status = store.command(args).stdout(Stdio::null()).stderr(full()).status().unwrap();
+        assert_eq!(status.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
 fn an_open_quote_is_malformed_and_says_where_it_opened() {
     let store = Store::new();
     let text = "id,name\n1,ann\n2,\"bob\n3,\"carl\"\n4,dora\n";

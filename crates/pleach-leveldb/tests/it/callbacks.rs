@@ -107,10 +107,26 @@ fn a_comparator_is_called_on_the_callers_threads_and_destroyed_once() {
     assert_eq!(seen.destroyed.load(Relaxed), 1);
 }
 
+/// The caller may free what its functions use as soon as it has destroyed them, whatever options name them.
+#[test]
+fn options_keep_no_comparator_alive() {
+    let (dir, seen) = (tempfile::tempdir().unwrap(), Seen::default());
+    let handle = comparator(&seen, reverse, reverse_name);
+    let options = options_with(&handle);
+    drop(Store::open(dir.path(), &options).unwrap());
+    leveldb_comparator_destroy(Some(handle));
+    assert_eq!(seen.destroyed.load(Relaxed), 1);
+    let refused = Store::open(dir.path(), &options).err().unwrap();
+    assert!(refused.starts_with("Invalid argument: ") && refused.contains("destroyed"), "{refused}");
+    leveldb_options_destroy(Some(options));
+    assert_eq!(seen.destroyed.load(Relaxed), 1);
+}
+
 #[test]
 fn a_comparator_without_sense_costs_answers_only() {
     let (dir, seen) = (tempfile::tempdir().unwrap(), Seen::default());
-    let options = options_with(&comparator(&seen, senseless, reverse_name));
+    let handle = comparator(&seen, senseless, reverse_name);
+    let options = options_with(&handle);
     for _ in 0..3 {
         let store = Store::open(dir.path(), &options).unwrap();
         for n in 0..500_u16 {
@@ -138,7 +154,8 @@ fn a_comparator_without_sense_costs_answers_only() {
 #[test]
 fn the_name_of_the_default_order_is_for_that_order() {
     let (dir, seen) = (tempfile::tempdir().unwrap(), Seen::default());
-    let options = options_with(&comparator(&seen, reverse, bytewise_name));
+    let handle = comparator(&seen, reverse, bytewise_name);
+    let options = options_with(&handle);
     let refused = Store::open(dir.path(), &options).err().unwrap();
     assert!(refused.starts_with("Not implemented: ") && refused.contains("another name"), "{refused}");
 }

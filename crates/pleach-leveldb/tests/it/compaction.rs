@@ -27,7 +27,10 @@ pub(crate) fn compact(store: &Store, start: Option<&[u8]>, limit: Option<&[u8]>)
 fn a_range_of_reversed_keys_is_merged() {
     let dir = tempfile::tempdir().unwrap();
     let mut reversed = options();
-    leveldb_options_set_comparator(&mut reversed, Some(&pleach_leveldb_comparator_create_reverse_bytewise()));
+    leveldb_options_set_comparator(
+        &mut reversed,
+        Some(Box::leak(pleach_leveldb_comparator_create_reverse_bytewise())),
+    );
     let store = Store::open(dir.path(), &reversed).unwrap();
     let files = || property(&store, c"leveldb.num-files-at-level0");
     for n in 0..100_u8 {
@@ -43,7 +46,7 @@ fn a_range_of_reversed_keys_is_merged() {
 fn an_open_makes_the_order_that_of_the_store() {
     let dir = tempfile::tempdir().unwrap();
     let mut folded = options();
-    leveldb_options_set_comparator(&mut folded, Some(&folded_comparator()));
+    leveldb_options_set_comparator(&mut folded, Some(folded_comparator()));
     drop(Store::open(dir.path(), &options()).unwrap());
     let refused = Store::open(dir.path(), &folded).err().unwrap();
     assert!(refused.contains("does not match existing comparator: leveldb.BytewiseComparator"), "{refused}");

@@ -15,7 +15,10 @@ const NAME: &str = "rocksdb.ReverseBytewiseComparator";
 
 pub(crate) fn reversed() -> Box<OptionsHandle> {
     let mut reversed = options();
-    leveldb_options_set_comparator(&mut reversed, Some(&pleach_leveldb_comparator_create_reverse_bytewise()));
+    leveldb_options_set_comparator(
+        &mut reversed,
+        Some(Box::leak(pleach_leveldb_comparator_create_reverse_bytewise())),
+    );
     reversed
 }
 
@@ -61,7 +64,7 @@ fn with_function(compare: Compare, name: Name) -> Box<OptionsHandle> {
     let mut wanted = options();
     // SAFETY: the functions need no state.
     let comparator = unsafe { leveldb_comparator_create(std::ptr::null_mut(), nothing, compare, name) };
-    leveldb_options_set_comparator(&mut wanted, Some(&comparator));
+    leveldb_options_set_comparator(&mut wanted, Some(Box::leak(comparator)));
     wanted
 }
 
@@ -262,7 +265,7 @@ fn a_store_of_another_order_or_form_is_refused() {
     let open = |path: &str, options: &OptionsHandle| Store::open(&dir.path().join(path), options);
     open("reversed", &reversed()).unwrap().put(b"k", b"1").unwrap();
     let mut folded = options();
-    leveldb_options_set_comparator(&mut folded, Some(&folded_comparator()));
+    leveldb_options_set_comparator(&mut folded, Some(folded_comparator()));
     for other in [&options(), &folded, &with_function(compare_reverse_bytes, other_name)] {
         let refused = open("reversed", other).err().unwrap();
         assert!(refused.ends_with(&format!("does not match existing comparator: {NAME}")), "{refused}");

@@ -56,7 +56,7 @@ fn options_are_honoured_or_refused() {
 fn a_comparator_is_the_order_and_its_name_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut folded = options();
-    leveldb_options_set_comparator(&mut folded, Some(&folded_comparator()));
+    leveldb_options_set_comparator(&mut folded, Some(folded_comparator()));
     let store = Store::open(dir.path(), &folded).unwrap();
     for key in ["b", "A", "C"] {
         store.put(key.as_bytes(), b"1").unwrap();
@@ -94,7 +94,7 @@ fn a_comparator_is_the_order_and_its_name_is_kept() {
 fn keys_of_a_comparator_beyond_the_budget_are_refused() {
     let dir = tempfile::tempdir().unwrap();
     let mut folded = options();
-    leveldb_options_set_comparator(&mut folded, Some(&folded_comparator()));
+    leveldb_options_set_comparator(&mut folded, Some(folded_comparator()));
     let store = Store::open(dir.path(), &folded).unwrap();
     let refused = (0..40_u8).find_map(|n| store.put(&vec![n; 1 << 20], b"").err()).unwrap();
     assert!(refused.starts_with("Not implemented: ") && refused.contains("kept in memory"), "{refused}");

@@ -41,7 +41,7 @@ pub(crate) fn options() -> Box<OptionsHandle> {
 /// Options of a store that ignores the case of letters.
 pub(crate) fn folded_options() -> Box<OptionsHandle> {
     let mut options = options();
-    leveldb_options_set_comparator(&mut options, Some(&folded_comparator()));
+    leveldb_options_set_comparator(&mut options, Some(folded_comparator()));
     options
 }
 
@@ -151,7 +151,8 @@ unsafe extern "C" fn folded_name(_: *mut c_void) -> *const c_char {
     c"test.Folded".as_ptr()
 }
 
-pub(crate) fn folded_comparator() -> Box<ComparatorHandle> {
+/// It is never destroyed, so that options can be used again.
+pub(crate) fn folded_comparator() -> &'static ComparatorHandle {
     // SAFETY: the functions need no state.
-    unsafe { leveldb_comparator_create(std::ptr::null_mut(), nothing, folded, folded_name) }
+    Box::leak(unsafe { leveldb_comparator_create(std::ptr::null_mut(), nothing, folded, folded_name) })
 }
