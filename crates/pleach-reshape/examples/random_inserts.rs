@@ -4,9 +4,8 @@
 //! `cargo run --release -p pleach-reshape --example random_inserts -- [keys] [directory]`
 //!
 //! Keys are 16 digits, values 100 bytes, in batches of 100. Both stores have 32 MiB of memory: the plain one as redb's cache, the
-//! reshaped one for redb, the map, its changes and the cache of rows. The layer gains where the pairs are many times as large as
-//! the memory of the machine, too; with a million keys all lies in the page cache of most machines. `docs/key-reshaping.md` has
-//! such figures.
+//! reshaped one for redb, the map, its changes and the cache of rows. With a million keys all pairs fit into the page
+//! cache of most machines; `docs/key-reshaping.md` has figures of more data than memory.
 
 #![expect(clippy::print_stdout, reason = "a program for people")]
 #![expect(clippy::disallowed_methods, reason = "it measures the machine")]

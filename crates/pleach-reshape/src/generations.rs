@@ -166,8 +166,7 @@ impl Inner {
     }
 
     /// As [`drain`](Self::drain), until the store is closed, and unless another thread moves all rows already; then it is to be
-    /// asked again. The job must not wait for a thread that waits for its checkpoints.
-    /// Returns whether it could try.
+    /// asked again. The job must not wait for a thread that waits for its checkpoints. Returns whether it could try.
     pub(crate) fn try_drain(&self) -> Result<bool> {
         self.check_writable()?;
         let Some(_moving) = self.moving.try_lock() else { return Ok(false) };

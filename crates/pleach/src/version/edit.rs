@@ -22,9 +22,10 @@ pub(crate) struct RunId(pub(crate) u64);
 impl RunId {
     /// Stands for the number that the run gets when its edit is committed.
     ///
-    /// A flushed run and the output of a partial compaction use it: no newer run can come into their stage before their
-    /// edit. If they took a number earlier, a compaction begun meanwhile would get a higher number for older data. Newer runs
-    /// can overtake a compaction of whole runs, so that takes its number when it is planned: `VersionSet::plan_basis`.
+    /// A flushed run, the output of a partial compaction and the new run of a range compaction use it: no newer run can come into
+    /// their stage before their edit. If they took a number earlier, a compaction begun meanwhile would get a higher number for
+    /// older data. Newer runs can overtake a compaction of whole runs, so that takes its number when it is planned:
+    /// `VersionSet::plan_basis`.
     pub(crate) const NEXT: Self = Self(0);
 }
 

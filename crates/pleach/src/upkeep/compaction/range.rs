@@ -11,7 +11,8 @@
 //! 1. *One edit* takes the pieces out of their runs and puts the outputs in, so that each key is visible once.
 //! 2. *Whole column*: all runs that have keys of the range give their pieces at once. So the output may be older than runs
 //!    between them, which have no key of the range. Later flushes are newer than all of them.
-//! 3. *No run twice*: as for partial jobs.
+//! 3. *No run twice*: as for partial jobs. A job whose output is a new run keeps others off all runs that are as old as its
+//!    inputs.
 //! 4. *The range only shrinks*: runs without a key in it are not asked, so no key of another run from outside may move.
 //! 5. *Age order*: the output has writes as new as those of the newest input. Runs are sorted by their newest sequence number, an
 //!    upper bound. So the edit raises that of each run older than the newest input.
