@@ -10,13 +10,33 @@ use pleach_table::{
     Codec, CursorMode, FrameCache, Sst, SstBuilder, SstCursor, SstOptions, SstSummary, ValueKind, key_hash,
 };
 
-/// An SST of one block, and what the manifest would know of it, for each codec.
-static GOOD: LazyLock<[(Vec<u8>, SstSummary); 4]> = LazyLock::new(|| {
-    [(Codec::None, false), (Codec::Lz4, false), (Codec::None, true), (Codec::Lz4, true)].map(build)
+/// What the block has.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    /// Puts in rows.
+    Rows,
+    /// Pointers in columns.
+    Pointers,
+    /// Packed keys and short values in columns.
+    Packed,
+}
+
+const FORMS: [Form; 3] = [Form::Rows, Form::Pointers, Form::Packed];
+
+/// An SST of one block, and what the manifest would know of it, for each codec and form.
+static GOOD: LazyLock<Vec<(Vec<u8>, SstSummary)>> = LazyLock::new(|| {
+    let codecs = [Codec::None, Codec::Lz4].into_iter();
+    codecs.flat_map(|codec| FORMS.map(|form| build(codec, form))).collect()
 });
 
-/// Puts in rows, or pointers in columns.
-fn build((codec, columns): (Codec, bool)) -> (Vec<u8>, SstSummary) {
+fn key(form: Form, i: u32) -> String {
+    match form {
+        Form::Rows | Form::Packed => format!("key {i:03}"),
+        Form::Pointers => format!("key {}", char::from(b'!' + 2 * i as u8)),
+    }
+}
+
+fn build(codec: Codec, form: Form) -> (Vec<u8>, SstSummary) {
     let env = SimEnv::new(1);
     let machine: Arc<dyn Env> = env.clone();
     env.create_dir_all(Path::new(DIR)).expect("a directory");
@@ -24,24 +44,27 @@ fn build((codec, columns): (Codec, bool)) -> (Vec<u8>, SstSummary) {
     let options = SstOptions { codec, filter_bits_per_key: 0.0, ..SstOptions::default() };
     let mut builder = SstBuilder::create(&machine, &path, FileId(1), options).expect("a builder");
     for i in 0..32u32 {
-        let key = format!("key {i:03}");
+        let key = key(form, i);
         let value = format!("{i} ").repeat(20);
-        let (kind, value) = match (columns, i) {
-            (false, _) => (ValueKind::Put, value.as_bytes()),
-            (true, 9) => (ValueKind::Tombstone, &[][..]),
-            (true, _) => (ValueKind::ValuePointer, &[7, (i * 5 % 64) as u8, 99][..]),
+        let (kind, value) = match (form, i) {
+            (Form::Rows, _) => (ValueKind::Put, value.as_bytes()),
+            (_, 9) => (ValueKind::Tombstone, &[][..]),
+            (Form::Pointers, _) => (ValueKind::ValuePointer, &[7, (i * 5 % 64) as u8, 99][..]),
+            (Form::Packed, _) => (ValueKind::Put, &[i as u8, 7, 7][..]),
         };
         builder.add(key.as_bytes(), kind, value, key_hash(0, key.as_bytes())).expect("an entry");
     }
     let summary = builder.finish().expect("an SST");
     let bytes = env.read_file(&path).expect("it was written");
-    assert_eq!(bytes[bytes.len() - 60] == 5, columns, "the format version");
+    let version = [2, 5, 6][form as usize];
+    assert_eq!(bytes[bytes.len() - 60], version, "the format version");
     (bytes, summary)
 }
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
-    let (file, summary) = &GOOD[usize::from(input.byte() % 4)];
+    let which = usize::from(input.byte()) % GOOD.len();
+    let ((file, summary), form) = (&GOOD[which], FORMS[which % FORMS.len()]);
     let mut file = file.clone();
     let env = SimEnv::new(1);
     let machine: Arc<dyn Env> = env.clone();
@@ -65,7 +88,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     failpoint::with_skipped("sst.block.crc", || {
         if let Ok(block) = sst.read_block(0) {
             for i in 0..32u32 {
-                let key = format!("key {i:03}");
+                let key = key(form, i);
                 let found = sst.get_in_block(&block, key.as_bytes(), key_hash(0, key.as_bytes()));
                 if let Some((_, place)) = found {
                     assert!(place.bytes(&block).len() <= block.len(), "a value lies in its block");

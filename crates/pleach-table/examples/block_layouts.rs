@@ -1,5 +1,5 @@
-//! Compares blocks of value pointers in rows and in columns, on the real machine: bytes an entry, and the time of adding, of
-//! lookups in a block, of seeks and of scans.
+//! Compares blocks of value pointers and of short values in rows and in columns, on the real machine: bytes an entry, and the
+//! time of adding, of lookups in a block, of seeks and of scans.
 //!
 //! `cargo run --release -p pleach-table --example block_layouts`
 #![expect(clippy::print_stdout, clippy::disallowed_methods, reason = "a measurement tool")]
@@ -17,6 +17,14 @@ use pleach_table::{
     key_hash,
 };
 
+const SETS: [&str; 6] = [
+    "dense, 8 bytes",
+    "random, 8 bytes",
+    "decimal, 16 bytes",
+    "random digits, 16 bytes",
+    "hexadecimal, 32 bytes",
+    "URLs",
+];
 const ENTRIES: usize = 1_000_000;
 const LOOKUPS: usize = 1 << 17;
 /// Bytes of a value with its checksum.
@@ -31,6 +39,8 @@ fn keys(set: &str) -> Vec<Vec<u8>> {
             "dense, 8 bytes" => i.to_be_bytes().to_vec(),
             "random, 8 bytes" => rng.u64(..).to_be_bytes().to_vec(),
             "decimal, 16 bytes" => format!("{:016}", i * 7).into_bytes(),
+            "random digits, 16 bytes" => format!("{:016}", rng.u64(..10_000_000_000_000_000)).into_bytes(),
+            "hexadecimal, 32 bytes" => format!("{:032x}", rng.u128(..)).into_bytes(),
             _ => {
                 let site = ["docs", "shop", "news", "mail"][rng.usize(..4)];
                 let page = format!("{:x}", rng.u64(..) >> rng.u32(..40));
@@ -43,11 +53,17 @@ fn keys(set: &str) -> Vec<Vec<u8>> {
     keys
 }
 
-/// The places of `count` values, in key order or not.
-fn pointers(count: usize, in_order: bool) -> Vec<Vec<u8>> {
+/// The values of `count` entries, and their kind: pointers to values in key order or not, or numbers of 8 bytes.
+fn values(count: usize, values: &str) -> (ValueKind, Vec<Vec<u8>>) {
     let mut places: Vec<usize> = (0..count).collect();
-    if !in_order {
+    if values != "in order" {
         fastrand::Rng::with_seed(2).shuffle(&mut places);
+    }
+    if values == "8 bytes" {
+        return (
+            ValueKind::Put,
+            places.into_iter().map(|place| (place as u64).to_le_bytes().to_vec()).collect(),
+        );
     }
     let per_segment = SEGMENT_LEN / VALUE_LEN;
     let pointer = |place: usize| {
@@ -58,7 +74,7 @@ fn pointers(count: usize, in_order: bool) -> Vec<Vec<u8>> {
         }
         bytes
     };
-    places.into_iter().map(pointer).collect()
+    (ValueKind::ValuePointer, places.into_iter().map(pointer).collect())
 }
 
 struct Place<'a> {
@@ -68,15 +84,21 @@ struct Place<'a> {
 
 impl Place<'_> {
     /// Nanoseconds of adding an entry: the best of three.
-    fn build(&self, keys: &[Vec<u8>], pointers: &[Vec<u8>], options: SstOptions) -> Result<f64> {
+    fn build(
+        &self,
+        keys: &[Vec<u8>],
+        kind: ValueKind,
+        values: &[Vec<u8>],
+        options: SstOptions,
+    ) -> Result<f64> {
         let hashes: Vec<u64> = keys.iter().map(|key| key_hash(0, key)).collect();
         let mut best = f64::MAX;
         for _ in 0..3 {
             let _missing_at_first = self.env.remove_file(self.path);
             let mut builder = SstBuilder::create(self.env, self.path, FileId(1), options)?;
             let start = Instant::now();
-            for ((key, pointer), &hash) in keys.iter().zip(pointers).zip(&hashes) {
-                builder.add(key, ValueKind::ValuePointer, pointer, hash)?;
+            for ((key, value), &hash) in keys.iter().zip(values).zip(&hashes) {
+                builder.add(key, kind, value, hash)?;
             }
             best = best.min(start.elapsed().as_nanos() as f64 / keys.len() as f64);
             builder.finish()?;
@@ -146,30 +168,27 @@ fn main() -> Result<()> {
     let path = dir.join("000001.sst");
     let place = Place { env: &env, path: &path };
     println!(
-        "| keys | values | codec | layout | B an entry | index B | add ns | lookup ns | warm | seek | scan step |"
+        "| keys | values | layout | B an entry | index B | add ns | lookup ns | near | seek | scan step |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|");
-    for set in ["dense, 8 bytes", "random, 8 bytes", "decimal, 16 bytes", "URLs"] {
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    for set in SETS {
         let keys = keys(set);
-        for in_order in [true, false] {
-            let pointers = pointers(keys.len(), in_order);
-            for codec in [Codec::None] {
-                for columns in [false, true] {
-                    let index = IndexChoice::Smallest;
-                    let options = SstOptions { columns, codec, index, ..SstOptions::default() };
-                    let add = place.build(&keys, &pointers, options)?;
-                    let sst = place.open()?;
-                    let (summary, count) = (sst.summary(), keys.len() as f64);
-                    let data = (summary.file_len - u64::from(summary.tail_len)) as f64 / count;
-                    let index = sst.index_memory();
-                    let [cold, warm, seek] = searches(&sst, &keys)?;
-                    let step = scan(&sst)?;
-                    let order = if in_order { "in order" } else { "random" };
-                    let layout = if columns { "columns" } else { "rows" };
-                    println!(
-                        "| {set} | {order} | {codec:?} | {layout} | {data:.2} | {index} | {add:.1} | {cold:.1} | {warm:.1} | {seek:.1} | {step:.1} |"
-                    );
-                }
+        for order in ["in order", "random", "8 bytes"] {
+            let (kind, values) = values(keys.len(), order);
+            for columns in [false, true] {
+                let index = IndexChoice::Smallest;
+                let options = SstOptions { columns, codec: Codec::None, index, ..SstOptions::default() };
+                let add = place.build(&keys, kind, &values, options)?;
+                let sst = place.open()?;
+                let (summary, count) = (sst.summary(), keys.len() as f64);
+                let data = (summary.file_len - u64::from(summary.tail_len)) as f64 / count;
+                let index = sst.index_memory();
+                let [cold, warm, seek] = searches(&sst, &keys)?;
+                let step = scan(&sst)?;
+                let layout = if columns { "columns" } else { "rows" };
+                println!(
+                    "| {set} | {order} | {layout} | {data:.2} | {index} | {add:.1} | {cold:.1} | {warm:.1} | {seek:.1} | {step:.1} |"
+                );
             }
         }
     }

@@ -9,7 +9,7 @@ use pleach_coding::{Malformed, u16_at, u32_at, u64_at};
 use pleach_env::{FileId, failpoint};
 use pleach_index::IndexKind;
 
-use crate::block::{BlockType, DATA_TYPES, ROWS_ONLY};
+use crate::block::{BlockType, DATA_TYPES};
 use crate::codec::Codec;
 use crate::extents::Extents;
 use crate::sizes::{FOOTER_LEN, TAIL_LEN_MAX};
@@ -28,31 +28,67 @@ pub(crate) enum Version {
     Learned = 3,
     /// Extents as lines; the index is of either kind.
     Lines = 4,
-    /// Columnar blocks; extents and index are of any kind.
+    /// Columnar blocks of whole keys and value pointers; extents and index are of any kind.
     Columns = 5,
+    /// Columnar blocks of all kinds.
+    PackedColumns = 6,
+}
+
+/// The columnar blocks of an SST, the later ones with the earlier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Columns {
+    #[default]
+    None,
+    Pointers,
+    Packed,
+}
+
+impl Columns {
+    /// Those of a data block of this type.
+    pub(crate) fn of(block_type: BlockType) -> Self {
+        match block_type {
+            BlockType::Columns => Self::Pointers,
+            BlockType::PackedColumns => Self::Packed,
+            _ => Self::None,
+        }
+    }
 }
 
 impl Version {
     /// The oldest and the newest that this build writes and reads.
-    pub(crate) const BOUNDS: [u16; 2] = [Self::Separators as u16, Self::Columns as u16];
+    pub(crate) const BOUNDS: [u16; 2] = [Self::Separators as u16, Self::PackedColumns as u16];
 
-    /// The version of an SST with these extents and an index of this kind, which may have columnar blocks.
-    pub(crate) fn of(extents: &Extents, index_kind: IndexKind, has_columns: bool) -> Self {
-        match index_kind {
-            _ if has_columns => Self::Columns,
+    /// The version of an SST with these extents, an index of this kind, and these columnar blocks.
+    pub(crate) fn of(extents: &Extents, index_kind: IndexKind, columns: Columns) -> Self {
+        match (columns, index_kind) {
+            (Columns::Packed, _) => Self::PackedColumns,
+            (Columns::Pointers, _) => Self::Columns,
             _ if extents.are_lines() => Self::Lines,
-            IndexKind::Separators => Self::Separators,
-            IndexKind::Learned => Self::Learned,
+            (Columns::None, IndexKind::Separators) => Self::Separators,
+            (Columns::None, IndexKind::Learned) => Self::Learned,
+        }
+    }
+
+    /// The columnar blocks that an SST of this version may have.
+    pub(crate) fn columns(self) -> Columns {
+        match self {
+            Self::Separators | Self::Learned | Self::Lines => Columns::None,
+            Self::Columns => Columns::Pointers,
+            Self::PackedColumns => Columns::Packed,
         }
     }
 
     /// Types of data blocks that an SST of this version may have.
     pub(crate) fn data_types(self) -> &'static [BlockType] {
-        if self == Self::Columns { DATA_TYPES } else { ROWS_ONLY }
+        match self.columns() {
+            Columns::None => &[BlockType::Data],
+            Columns::Pointers => &[BlockType::Data, BlockType::Columns],
+            Columns::Packed => DATA_TYPES,
+        }
     }
 
     fn from_number(number: u16) -> Option<Self> {
-        let all = [Self::Separators, Self::Learned, Self::Lines, Self::Columns];
+        let all = [Self::Separators, Self::Learned, Self::Lines, Self::Columns, Self::PackedColumns];
         all.into_iter().find(|version| *version as u16 == number)
     }
 }
@@ -178,13 +214,15 @@ mod tests {
 
     #[test]
     fn a_version_has_its_number_and_others_are_unknown() {
-        for (version, number) in [(Version::Learned, 3), (Version::Lines, 4), (Version::Columns, 5)] {
+        let versions =
+            [(Version::Learned, 3), (Version::Lines, 4), (Version::Columns, 5), (Version::PackedColumns, 6)];
+        for (version, number) in versions {
             let footer = Footer { version, ..FOOTER };
             let (bytes, crc) = footer.encode();
             assert_eq!(bytes[4..6], [number, 0]);
             assert_eq!(Footer::decode(&bytes, FileId(0x0102), 5000), Ok((footer, crc)));
         }
-        for version in [0, 1, 6, u16::MAX] {
+        for version in [0, 1, 7, u16::MAX] {
             let (mut bytes, _) = FOOTER.encode();
             bytes[4..6].copy_from_slice(&version.to_le_bytes());
             let refused = Footer::decode(&bytes, FileId(0x0102), 5000);

@@ -246,10 +246,14 @@ impl Source<'_> {
     }
 }
 
-/// Generation and stripe in the first byte, then the sequence without the zeros at its upper end.
+/// Fewest bytes of a sequence in an entry. With values of one length the partition stores its entries in columns, which take
+/// half as many bytes.
+const SEQUENCE_LEN_MIN: usize = 4;
+
+/// Generation and stripe in the first byte, then the sequence without the zeros at its upper end, but at least four bytes of it.
 pub(super) fn encode_id(id: Id) -> impl AsRef<[u8]> {
     let [sequence @ .., upper] = id.0.to_le_bytes();
-    let len = sequence.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let len = sequence.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1).max(SEQUENCE_LEN_MIN);
     let mut bytes = SmallVec::<[u8; 8]>::new();
     bytes.push(upper);
     bytes.extend_from_slice(&sequence[..len]);
@@ -279,13 +283,15 @@ mod tests {
 
     #[test]
     fn places_of_entries_come_back() {
-        assert_eq!(encode_id(Id::new(1, 3, 300)).as_ref(), [0x83, 0x2c, 0x01]);
-        let ids = [Id::new(0, 0, 1), Id::new(1, 127, 255), Id::new(0, 3, 256), Id::new(1, 0, (1 << 56) - 1)];
-        for (id, len) in ids.into_iter().zip([2, 2, 3, 8]) {
+        assert_eq!(encode_id(Id::new(1, 3, 300)).as_ref(), [0x83, 0x2c, 0x01, 0, 0]);
+        let ids =
+            [Id::new(0, 0, 1), Id::new(1, 127, 255), Id::new(0, 3, 1 << 32), Id::new(1, 0, (1 << 56) - 1)];
+        for (id, len) in ids.into_iter().zip([5, 5, 6, 8]) {
             let bytes = encode_id(id);
             assert_eq!(bytes.as_ref().len(), len);
             assert_eq!(decode_id(bytes.as_ref()).unwrap(), id);
         }
+        assert_eq!(decode_id(&[0x83, 0x2c, 0x01]).unwrap(), Id::new(1, 3, 300), "of an older build");
         for bytes in [&[][..], &[1], &[0; 9]] {
             assert!(decode_id(bytes).is_err());
         }

@@ -6,13 +6,6 @@ use super::columns::Shape;
 use super::rows;
 use super::waiting::WaitingEntries;
 
-/// How a block's entries are laid out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    Rows,
-    Columns(Shape),
-}
-
 /// The first entries of those that wait.
 #[derive(Clone, Copy)]
 pub(super) struct Fill {
@@ -45,7 +38,9 @@ impl Fill {
         self.rows_len += waiting.get(next).row_len();
         if let Some(shape) = &mut self.shape {
             // Columns have lengths of two bytes. A longer key is alone in its block, in a row.
-            let fits = key.len() <= rows::PREFIX_LEN_MAX && shape.add(next, key.len(), waiting.apart(next));
+            let apart = waiting.apart(next).filter(|_| key.len() <= rows::PREFIX_LEN_MAX);
+            let fits =
+                apart.is_some_and(|apart| shape.add(next, waiting.key(0), key, self.prefix_len, apart));
             if !fits {
                 self.shape = None;
             }
@@ -57,22 +52,22 @@ impl Fill {
         rows::FIXED_LEN + self.prefix_len + self.rows_len - self.entries * self.prefix_len
     }
 
+    /// The block's length in columns, if it is to be columnar.
+    #[inline]
     fn len_of_columns(&self) -> Option<usize> {
-        self.shape.as_ref()?.block_len(self.entries, self.prefix_len)
+        let shape = self.shape.as_ref()?;
+        let len = shape.block_len(self.entries, self.prefix_len)?;
+        shape.is_better(len, self.len_of_rows()).then_some(len)
     }
 
-    /// Length of the block in its smaller layout, header included.
+    /// Length of the block in its layout, header included.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        let rows_len = self.len_of_rows();
-        self.len_of_columns().map_or(rows_len, |len| len.min(rows_len))
+        self.len_of_columns().unwrap_or_else(|| self.len_of_rows())
     }
 
-    /// The smaller layout.
-    pub(super) fn form(&self) -> Form {
-        match (self.shape, self.len_of_columns()) {
-            (Some(shape), Some(len)) if len < self.len_of_rows() => Form::Columns(shape),
-            _ => Form::Rows,
-        }
+    /// Its shape in columns, if it is to be columnar.
+    pub(super) fn columns(&self) -> Option<Shape> {
+        self.shape.filter(|_| self.len_of_columns().is_some())
     }
 }

@@ -17,25 +17,32 @@ pub(crate) enum BlockType {
     Index = 2,
     Filter = 3,
     Properties = 4,
-    /// Data, in columns.
+    /// Data, in columns: whole keys and value pointers.
     Columns = 5,
+    /// Data, in columns, with values or packed keys.
+    PackedColumns = 6,
 }
 
 /// Types of data blocks.
-pub(crate) const DATA_TYPES: &[BlockType] = &[BlockType::Data, BlockType::Columns];
-/// Types of data blocks in an SST whose format version knows no columns.
-pub(crate) const ROWS_ONLY: &[BlockType] = &[BlockType::Data];
+pub(crate) const DATA_TYPES: &[BlockType] = &[BlockType::Data, BlockType::Columns, BlockType::PackedColumns];
 
 impl BlockType {
-    fn from_number(number: u8) -> Option<Self> {
-        let all = [Self::Data, Self::Index, Self::Filter, Self::Properties, Self::Columns];
-        all.into_iter().find(|block_type| *block_type as u8 == number)
+    const ALL: [Self; 6] =
+        [Self::Data, Self::Index, Self::Filter, Self::Properties, Self::Columns, Self::PackedColumns];
+
+    /// Whether a type has this number.
+    pub(crate) fn has(number: u8) -> bool {
+        Self::from_number(number).is_some()
     }
 
-    /// Whether the type of a block with a whole header is [`BlockType::Columns`].
+    fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|block_type| *block_type as u8 == number)
+    }
+
+    /// Whether a block with a whole header is columnar, if it is a data block.
     #[inline]
-    pub(crate) fn is_columns(block: &[u8]) -> bool {
-        block.get(5) == Some(&(Self::Columns as u8))
+    pub(crate) fn is_columnar(block: &[u8]) -> bool {
+        block.get(5).is_some_and(|&number| number >= Self::Columns as u8)
     }
 
     /// Whether it is a type of data blocks.

@@ -19,8 +19,8 @@ mod tests;
 mod view;
 mod waiting;
 
-pub(crate) use header::{BlockType, DATA_TYPES, Header, ROWS_ONLY, check, seal, seal_parts};
+pub(crate) use header::{BlockType, DATA_TYPES, Header, check, seal, seal_parts};
 pub(crate) use packer::{BlockPacker, Cut, Packing};
 pub(crate) use rows::encode_alone;
 pub(crate) use search::Search;
-pub(crate) use view::{DataBlock, Layout, validate};
+pub(crate) use view::{DataBlock, Layout, Suffix, validate};

@@ -5,8 +5,7 @@
 //! the packer tries two, three and four pages. If every gap is above an eighth, it takes the cut with the smallest share of gap,
 //! and the entries beyond it wait for the next block.
 //!
-//! A block's length is that of its smaller layout. Columns are possible for entries without a value of their own, if one of
-//! them is a value pointer.
+//! A block's length is that of its smaller layout. Columns are possible for value pointers, and for short values of one length.
 //!
 //! If the SST is to have a learned index, a cut may move to an earlier entry ([`BlockPacker::advised`]).
 //!
@@ -18,7 +17,7 @@ use pleach_index::{Cuts, GIVEN_UP_MAX};
 use smallvec::SmallVec;
 
 use super::columns::{self, Shape};
-use super::fill::{Fill, Form};
+use super::fill::Fill;
 use super::header::BlockType;
 use super::rows;
 use super::waiting::WaitingEntries;
@@ -47,12 +46,13 @@ impl Packing {
     }
 }
 
-/// A block to write: the number of waiting entries in it, the length to which it is padded (0: not padded), and its layout.
+/// A block to write: the number of waiting entries in it, the length to which it is padded (0: not padded), and its shape if it is
+/// columnar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) entries: usize,
     pub(crate) padded_len: usize,
-    form: Form,
+    columns: Option<Shape>,
 }
 
 /// The cut with the smallest share of gap so far: a gap of so many bytes in so many.
@@ -81,7 +81,7 @@ pub(crate) struct BlockPacker {
 }
 
 impl BlockPacker {
-    /// A packer without entries. `columns` says whether blocks of value pointers may be columnar.
+    /// A packer without entries. `columns` says whether blocks may be columnar.
     pub(crate) fn new(packing: Packing, columns: bool) -> Self {
         let stride = columns.then_some(0);
         let waiting = WaitingEntries::new(columns);
@@ -115,7 +115,7 @@ impl BlockPacker {
             let grown = std::mem::replace(&mut self.fill, before);
             if self.fill.entries == 0 {
                 if len > BLOCK_LEN_MAX {
-                    return Some(Cut { entries: 1, padded_len: self.padded(len), form: grown.form() });
+                    return Some(Cut { entries: 1, padded_len: self.padded(len), columns: grown.columns() });
                 }
                 self.limit = len.next_multiple_of(PAGE);
             } else if let Some(cut) = self.cut_or_grow() {
@@ -151,7 +151,7 @@ impl BlockPacker {
         (entries > 0).then(|| Cut {
             entries,
             padded_len: self.padded(self.fill.len()),
-            form: self.fill.form(),
+            columns: self.fill.columns(),
         })
     }
 
@@ -165,7 +165,8 @@ impl BlockPacker {
     /// The next entry does not fit below the limit: cut here, or raise the limit.
     fn cut_or_grow(&mut self) -> Option<Cut> {
         let (len, limit) = (self.fill.len(), self.limit);
-        let cut = Cut { entries: self.fill.entries, padded_len: self.padded(limit), form: self.fill.form() };
+        let cut =
+            Cut { entries: self.fill.entries, padded_len: self.padded(limit), columns: self.fill.columns() };
         let now = BestCut { cut, gap: limit - len, limit };
         let best = self.best.filter(|best| best.gap * limit <= now.gap * best.limit).unwrap_or(now);
         if now.gap * GAP_SHARE <= limit || limit >= BLOCK_LEN_MAX {
@@ -180,17 +181,12 @@ impl BlockPacker {
     ///
     /// Requires: `cut` is the last one, or the same with fewer entries.
     pub(crate) fn encode(&mut self, cut: Cut, out: &mut Vec<u8>) -> BlockType {
-        match &cut.form {
-            Form::Columns(shape) => {
-                columns::encode(&self.waiting, cut.entries, shape, out);
-                self.stride = Some(shape.mean_stride());
-                BlockType::Columns
-            }
-            Form::Rows => {
-                rows::encode(&self.waiting, cut.entries, out);
-                BlockType::Data
-            }
-        }
+        let Some(shape) = &cut.columns else {
+            rows::encode(&self.waiting, cut.entries, out);
+            return BlockType::Data;
+        };
+        self.stride = Some(shape.mean_stride());
+        columns::encode(&self.waiting, cut.entries, shape, out)
     }
 
     /// Drops the first `entries`, which were written.

@@ -45,7 +45,7 @@ fn read_back(blocks: &[(Vec<u8>, Header, usize)]) -> Entries {
         let block = DataBlock::new(bytes);
         for i in 0..block.count() {
             let entry = block.entry(i);
-            let key = [block.prefix(), &bytes[entry.suffix.clone()]].concat();
+            let key = [block.prefix(), entry.suffix.bytes(bytes)].concat();
             assert_eq!(block.find(&key, key_hash(0, &key)), Some((entry.kind, entry.value.clone())));
             assert_eq!(block.lower_bound(&key), i);
             assert_eq!(block.lower_bound(&[&key[..], &[0]].concat()), i + 1);
@@ -88,7 +88,7 @@ proptest! {
             let view = DataBlock::new(&block);
             for i in 0..view.count() {
                 let entry = view.entry(i);
-                let _any = (&block[entry.suffix], entry.value.bytes(&block));
+                let _any = (entry.suffix.bytes(&block), entry.value.bytes(&block));
             }
             view.find(&entries[0].0, key_hash(0, &entries[0].0));
             view.lower_bound(&entries[0].0);

@@ -21,8 +21,28 @@ use crate::value_place::ValuePlace;
 pub(crate) struct Entry {
     pub(crate) kind: ValueKind,
     /// The key without the block's prefix.
-    pub(crate) suffix: Range<usize>,
+    pub(crate) suffix: Suffix,
     pub(crate) value: ValuePlace,
+}
+
+/// A key without the block's prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Suffix {
+    /// In the block.
+    Block(Range<usize>),
+    /// The first `len` of these bytes: it was packed.
+    Unpacked { bytes: [u8; 16], len: usize },
+}
+
+impl Suffix {
+    /// Its bytes; `block` is the entry's block.
+    #[inline]
+    pub(crate) fn bytes<'a>(&'a self, block: &'a [u8]) -> &'a [u8] {
+        match self {
+            Self::Block(range) => &block[range.clone()],
+            Self::Unpacked { bytes, len } => &bytes[..*len],
+        }
+    }
 }
 
 /// Where the parts of a data block begin.
@@ -36,7 +56,7 @@ impl Layout {
     /// Of a block that has been validated.
     #[inline]
     pub(crate) fn of(bytes: &[u8]) -> Self {
-        if BlockType::is_columns(bytes) {
+        if BlockType::is_columnar(bytes) {
             Self::Columns(ColumnLayout::of(bytes))
         } else {
             Self::Rows(RowLayout::of(bytes))
@@ -56,7 +76,7 @@ impl Layout {
 /// Checks all lengths and offsets of an uncompressed data block; `header` is its own, already checked.
 pub(crate) fn validate(bytes: &[u8], header: &Header) -> Result<(), Malformed> {
     match header.block_type {
-        BlockType::Columns => columns::validate(bytes, header),
+        BlockType::Columns | BlockType::PackedColumns => columns::validate(bytes, header),
         _ => rows::validate(bytes, header),
     }
 }
@@ -166,7 +186,7 @@ impl<'a> DataBlock<'a> {
     pub(crate) fn prefetch_entry(self, i: usize) {
         match self {
             Self::Rows(block) => self.prefetch(block.entry_start(i)),
-            Self::Columns(block) => self.prefetch(block.key_place(i)),
+            Self::Columns(block) => self.prefetch(block.key_start(i)),
         }
     }
 

@@ -52,8 +52,13 @@ pub(super) struct WaitingEntries {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Apart {
     Pointer(Pointer),
+    /// A value of so many bytes.
+    Value(usize),
     Tombstone,
 }
+
+/// Values above this are never in columns (arbitrary): what columns save of an entry is a small part of it.
+const VALUE_LEN_MAX: u32 = 64;
 
 impl WaitingEntries {
     pub(super) fn new(may_be_columnar: bool) -> Self {
@@ -107,12 +112,12 @@ impl WaitingEntries {
     #[inline]
     pub(super) fn apart(&self, i: usize) -> Option<Apart> {
         let pointer = *self.pointers.get(i)?;
-        match pointer {
-            Some(pointer) => Some(Apart::Pointer(pointer)),
-            None if self.list[i].value_word() == ValueKind::Tombstone.number().into() => {
-                Some(Apart::Tombstone)
-            }
-            None => None,
+        let entry = self.list[i];
+        match (entry.kind, entry.value_len) {
+            (ValueKind::ValuePointer, _) => pointer.map(Apart::Pointer),
+            (ValueKind::Put, len) if len <= VALUE_LEN_MAX => Some(Apart::Value(len as usize)),
+            (ValueKind::Tombstone, 0) => Some(Apart::Tombstone),
+            _ => None,
         }
     }
 

@@ -20,9 +20,10 @@ use pleach_env::{Env, Error, File, FileId, Result};
 use pleach_index::{IndexChoice, Obstacle};
 
 use self::boundaries::Boundaries;
-use crate::block::{BlockPacker, BlockType, Cut, Header, Packing, seal};
+use crate::block::{BlockPacker, Cut, Header, Packing, seal};
 use crate::codec::Codec;
 use crate::filter::FilterBuilder;
+use crate::footer::Columns;
 use crate::lz4::{Lz4Packer, packed_len_max};
 use crate::properties::Properties;
 use crate::sizes::{
@@ -46,8 +47,7 @@ pub struct SstOptions {
     /// Which kind of index the SST gets. If a model is wanted, blocks may end a little early to make it small
     /// ([`pleach_index::Cuts`]).
     pub index: IndexChoice,
-    /// Whether blocks of value pointers may be columnar: those without puts, if columns are smaller than rows. Such an SST has
-    /// format version 5.
+    /// Whether blocks may be columnar, where columns are smaller than rows. An SST that has some is of format version 5 or 6.
     pub columns: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct SstBuilder {
     /// Bytes to be written at offset `written`.
     buffer: Vec<u8>,
     written: u64,
-    has_columns: bool,
+    columns: Columns,
     /// Scratch for the payload of a compressed block.
     payload: Vec<u8>,
     /// Made for the first compressed block.
@@ -108,7 +108,7 @@ impl SstBuilder {
             properties: Properties::default(),
             buffer: Vec::with_capacity(WRITE_LEN + BLOCK_LEN_MAX),
             written: 0,
-            has_columns: false,
+            columns: Columns::None,
             payload: Vec::new(),
             lz4: None,
             failed: None,
@@ -243,7 +243,7 @@ impl SstBuilder {
     }
 
     fn seal_data(&mut self, start: usize, header: &Header) {
-        self.has_columns |= header.block_type == BlockType::Columns;
+        self.columns = self.columns.max(Columns::of(header.block_type));
         self.seal(start, header);
     }
 

@@ -171,7 +171,7 @@ impl SstCursor {
         if place.i + 1 < place.layout.count() {
             let view = DataBlock::with_layout(self.source.bytes(), place.layout);
             let entry = view.entry_behind(place.i, &place.value, AHEAD);
-            self.key.set_suffix(view.prefix(), self.source.bytes(), entry.suffix);
+            self.key.set_suffix(view.prefix(), self.source.bytes(), &entry.suffix);
             (place.i, place.kind, place.value) = (place.i + 1, entry.kind, entry.value);
             if place.i + NEAR_END == place.layout.count() && block + 1 < self.sst.blocks() {
                 self.sst.cache.prefetch(&self.sst.words, block + 1);
@@ -196,7 +196,7 @@ impl SstCursor {
             let view = DataBlock::with_layout(self.source.bytes(), place.layout);
             view.prefetch_entry(previous.saturating_sub(BEFORE));
             let entry = view.entry(previous);
-            self.key.set_suffix(view.prefix(), self.source.bytes(), entry.suffix);
+            self.key.set_suffix(view.prefix(), self.source.bytes(), &entry.suffix);
             (place.i, place.kind, place.value) = (previous, entry.kind, entry.value);
             if previous == NEAR_END && block > 0 {
                 self.sst.cache.prefetch(&self.sst.words, block - 1);
@@ -306,7 +306,7 @@ impl SstCursor {
         let view = DataBlock::with_layout(self.source.bytes(), layout);
         let entry = view.entry(i);
         self.key.set_prefix(view.prefix());
-        self.key.set_suffix(view.prefix(), self.source.bytes(), entry.suffix);
+        self.key.set_suffix(view.prefix(), self.source.bytes(), &entry.suffix);
         self.place = Some(Place { block, layout, i, kind: entry.kind, value: entry.value });
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! Short keys are stored inline: a cursor allocates nothing for them, and one instruction copies a short suffix.
 
+use std::ops::Range;
+
+use crate::block::Suffix;
+
 /// Longest key that is stored inline.
 const INLINE_LEN: usize = 64;
 /// Suffixes up to this length are copied as a chunk, with the bytes behind them.
@@ -39,11 +43,20 @@ impl KeyBuffer {
         self.len = prefix.len();
     }
 
-    /// Replaces the part of the key behind the prefix by `bytes[suffix]`.
+    /// Replaces the part of the key behind the prefix by `suffix` of `block`.
     ///
     /// Requires: `prefix` is the prefix set last.
     #[inline]
-    pub(super) fn set_suffix(&mut self, prefix: &[u8], bytes: &[u8], suffix: std::ops::Range<usize>) {
+    pub(super) fn set_suffix(&mut self, prefix: &[u8], block: &[u8], suffix: &Suffix) {
+        match suffix {
+            Suffix::Block(range) => self.set_part(prefix, block, range.clone()),
+            Suffix::Unpacked { bytes, len } => self.set_part(prefix, bytes, 0..*len),
+        }
+    }
+
+    /// As [`KeyBuffer::set_suffix`], to `bytes[suffix]`.
+    #[inline]
+    fn set_part(&mut self, prefix: &[u8], bytes: &[u8], suffix: Range<usize>) {
         let (at, len) = (prefix.len(), suffix.len());
         self.len = at + len;
         if len <= CHUNK
@@ -74,7 +87,7 @@ mod tests {
             key.set_prefix(&prefix);
             for len in [0, 1, 15, 16, 17, 23, 24, 60, 64, 65, 100, 3] {
                 for start in [0, 90, 200 - len] {
-                    key.set_suffix(&prefix, &bytes, start..start + len);
+                    key.set_suffix(&prefix, &bytes, &Suffix::Block(start..start + len));
                     assert_eq!(key.bytes(), [&prefix, &bytes[start..start + len]].concat());
                 }
             }

@@ -160,8 +160,7 @@ impl Opening<'_> {
             let (extents, rest) = Extents::decode(payload, data_end, footer.codec)?;
             let index = Index::decode(rest, extents.blocks())
                 .map_err(|m| Malformed::new(payload.len() - rest.len() + m.offset, m.expected))?;
-            let has_columns = footer.version == Version::Columns;
-            if Version::of(&extents, index.kind(), has_columns) == footer.version {
+            if Version::of(&extents, index.kind(), footer.version.columns()) == footer.version {
                 Ok((extents, index))
             } else {
                 Err(Malformed::new(0, "extents and an index of the kinds of the footer's format version"))

@@ -177,7 +177,7 @@ impl Reporter<'_> {
         for i in 0..block.count() {
             let entry = block.entry(i);
             key.truncate(prefix_len);
-            key.extend_from_slice(&bytes[entry.suffix]);
+            key.extend_from_slice(entry.suffix.bytes(bytes));
             if let Some(mut damage) = self.pending.take() {
                 damage.before = Some(key.clone());
                 if !(self.visit)(Salvaged::Damage(damage))? {

@@ -83,10 +83,10 @@ fn a_model_makes_the_index_small_and_the_file_hardly_longer() {
 fn a_footer_of_another_version_is_refused() {
     let (separators, lines) = (options(Codec::None), SstOptions { codec: Codec::Lz4, ..learned() });
     let others = [
-        (learned(), [2, 4, 6]),
-        (separators, [3, 4, 6]),
-        (lines, [2, 3, 6]),
-        (options(Codec::Lz4), [2, 3, 6]),
+        (learned(), [2, 4, 7]),
+        (separators, [3, 4, 7]),
+        (lines, [2, 3, 7]),
+        (options(Codec::Lz4), [2, 3, 7]),
     ];
     for (options, other) in
         others.into_iter().flat_map(|(options, others)| others.map(|other| (options, other)))
@@ -99,9 +99,9 @@ fn a_footer_of_another_version_is_refused() {
         sim.write_file(Path::new(PATH), &bytes);
         let open = || open(&env, None, &FrameCache::new(0));
         let error = failpoint::with_skipped("sst.footer.crc", open).unwrap_err();
-        let kind = if other == 6 { ErrorKind::Unsupported } else { ErrorKind::Corruption };
+        let kind = if other == 7 { ErrorKind::Unsupported } else { ErrorKind::Corruption };
         assert_eq!((error.kind(), error.path()), (kind, Some(Path::new(PATH))), "{error}");
-        assert_eq!(error.to_string().contains("format version 6"), other == 6, "{error}");
+        assert_eq!(error.to_string().contains("format version 7"), other == 7, "{error}");
     }
 }
 

@@ -47,7 +47,8 @@ fn samples() -> Vec<(Entries, SstOptions)> {
     let header = [0, 0, 0, 0, 0, 1, 2, 0, 40, 0, 0, 0, 40, 0, 0, 0];
     odd.insert(b"key00001200x".to_vec(), (ValueKind::Put, header.repeat(900)));
     let all = [options(Codec::None), options(Codec::Lz4), learned()];
-    let columns = [(apart(eight_bytes(12_000)), all[0]), (apart(pages(4000)), all[1])];
+    let columns =
+        [(apart(eight_bytes(12_000)), all[0]), (apart(pages(4000)), all[1]), (numbered(5000, 8), all[0])];
     all.into_iter().map(|options| (odd.clone(), options)).chain(columns).collect()
 }
 

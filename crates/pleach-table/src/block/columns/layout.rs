@@ -3,6 +3,7 @@
 use pleach_coding::{u16_at, u32_at, u64_at};
 
 use super::key_line::{KeyLine, NUMBER_LEN_MAX};
+use super::symbols::{Alphabet, SYMBOLS_MAX};
 use crate::sizes::HEADER_LEN;
 
 /// Bytes of the payload in front of the prefix.
@@ -14,6 +15,10 @@ pub(super) const PREFIX_AT: usize = HEADER_LEN + FIXED_LEN;
 pub(super) const VARIES: u8 = 1;
 /// Flag: some entries are tombstones.
 pub(super) const HAS_TOMBSTONES: u8 = 2;
+/// Flag: entries are puts of one length, not value pointers.
+pub(super) const HAS_VALUES: u8 = 4;
+/// Flag: keys are packed symbols.
+pub(super) const PACKED: u8 = 8;
 
 /// The layout: counts and lengths, all of which follow from the fixed part and the offsets of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +28,12 @@ pub(crate) struct ColumnLayout {
     /// Bytes of each key behind the prefix, if they do not vary.
     suffix_len: u32,
     flags: u8,
+    /// If keys are packed.
+    alphabet: Alphabet,
     /// Of segment, offset and length in a record.
     bits: [u8; 3],
+    /// Bytes of each value; 0 if entries are value pointers.
+    value_len: u32,
     keys_at: u32,
     records_at: u32,
 }
@@ -47,6 +56,11 @@ impl Bases {
             len: u32_at(bytes, HEADER_LEN + 24),
         }
     }
+
+    /// Whether one of them that only pointers need is not 0.
+    pub(super) fn has_pointers(&self) -> bool {
+        self.segment != 0 || self.offset != 0 || self.stride != 0
+    }
 }
 
 /// The line of keys; zeros if keys are not numbers.
@@ -67,16 +81,18 @@ impl ColumnLayout {
         let keys_len = if layout.varies() {
             u32::from(u16_at(bytes, layout.ends_at() + 2 * (layout.count() - 1)))
         } else {
-            layout.count * layout.suffix_len
+            layout.count * layout.width()
         };
         layout.records_at = layout.keys_at + keys_len;
         layout
     }
 
-    /// Of a block with a whole fixed part; where records begin is not known yet.
+    /// Of a block with a whole fixed part; where records begin is not known yet. An alphabet behind its end is zeros.
     #[inline]
     pub(super) fn of_fixed_part(bytes: &[u8]) -> Self {
         let mut layout = Self {
+            alphabet: Alphabet::default(),
+            value_len: 0,
             count: u16_at(bytes, 6).into(),
             prefix_len: u16_at(bytes, HEADER_LEN).into(),
             suffix_len: u16_at(bytes, HEADER_LEN + 2).into(),
@@ -85,6 +101,13 @@ impl ColumnLayout {
             keys_at: 0,
             records_at: 0,
         };
+        if layout.is_packed() {
+            let alphabet = bytes.get(PREFIX_AT + layout.prefix_len()..).and_then(<[u8]>::first_chunk);
+            layout.alphabet = alphabet.map_or(Alphabet::default(), |bytes| Alphabet::decode(*bytes));
+        }
+        if layout.has_values() {
+            layout.value_len = Bases::of(bytes).len;
+        }
         let kinds_len = if layout.has_tombstones() { layout.count.div_ceil(8) } else { 0 };
         layout.keys_at = u32::try_from(layout.kinds_at()).expect("a few times 2^16") + kinds_len;
         layout
@@ -111,10 +134,42 @@ impl ColumnLayout {
         self.flags & HAS_TOMBSTONES != 0
     }
 
+    /// Whether entries have values of their own.
+    #[inline]
+    pub(super) fn has_values(self) -> bool {
+        self.flags & HAS_VALUES != 0
+    }
+
+    #[inline]
+    pub(super) fn is_packed(self) -> bool {
+        self.flags & PACKED != 0
+    }
+
     /// Whether keys are searched as numbers, so that they need no tags.
     #[inline]
     pub(super) fn has_numbers(self) -> bool {
-        are_numbers(self.varies(), self.suffix_len as usize)
+        are_numbers(self.varies(), self.key_width())
+    }
+
+    #[inline]
+    pub(super) fn alphabet(self) -> Alphabet {
+        self.alphabet
+    }
+
+    #[inline]
+    pub(super) fn value_len(self) -> usize {
+        self.value_len as usize
+    }
+
+    #[inline]
+    fn width(self) -> u32 {
+        if self.is_packed() { self.suffix_len.div_ceil(2) } else { self.suffix_len }
+    }
+
+    /// Bytes that each key takes behind the prefix, if they do not vary.
+    #[inline]
+    pub(super) fn key_width(self) -> usize {
+        self.width() as usize
     }
 
     #[inline]
@@ -135,7 +190,7 @@ impl ColumnLayout {
 
     #[inline]
     pub(super) fn tags_at(self) -> usize {
-        PREFIX_AT + self.prefix_len()
+        PREFIX_AT + self.prefix_len() + if self.is_packed() { Alphabet::LEN } else { 0 }
     }
 
     #[inline]
@@ -159,8 +214,14 @@ impl ColumnLayout {
     }
 }
 
-/// Whether keys are searched as numbers.
+/// Whether keys are searched as numbers, if each takes `width` bytes.
 #[inline]
-pub(super) fn are_numbers(varies: bool, suffix_len: usize) -> bool {
-    !varies && suffix_len <= NUMBER_LEN_MAX
+pub(super) fn are_numbers(varies: bool, width: usize) -> bool {
+    !varies && width <= NUMBER_LEN_MAX
+}
+
+/// Whether keys of so many symbols are packed: one symbol gains nothing.
+#[inline]
+pub(super) fn is_packable(suffix_len: usize) -> bool {
+    (2..=SYMBOLS_MAX).contains(&suffix_len)
 }

@@ -17,9 +17,11 @@
 
 mod builder;
 mod key_line;
+mod key_shape;
 mod layout;
 mod reader;
 mod shape;
+mod symbols;
 #[cfg(test)]
 mod tests;
 mod validate;

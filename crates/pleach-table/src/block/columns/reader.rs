@@ -8,7 +8,7 @@
 //!
 //! # Cost
 //! A search among 500 numbers takes 27 loads in four steps, or 12 in two if they are evenly spread. A pointer is one to three
-//! loads.
+//! loads. Symbols are packed and unpacked 16 at a time, without branches.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -19,7 +19,8 @@ use pleach_coding::u16_at;
 use super::Pointer;
 use super::key_line::{big_endian, lowest_bytes, number_at_end, padded_number};
 use super::layout::{Bases, ColumnLayout, PREFIX_AT, key_line};
-use crate::block::view::Entry;
+use super::symbols::Sought;
+use crate::block::view::{Entry, Suffix};
 use crate::hash::tag_of;
 use crate::value_kind::ValueKind;
 use crate::value_place::ValuePlace;
@@ -45,7 +46,17 @@ impl<'a> ColumnBlock<'a> {
     #[inline]
     pub(crate) fn entry(self, i: usize) -> Entry {
         let (kind, value) = self.value(i);
-        Entry { kind, suffix: self.suffix_place(i), value }
+        Entry { kind, suffix: self.suffix(i), value }
+    }
+
+    /// The key of entry `i` without the prefix.
+    #[inline]
+    fn suffix(self, i: usize) -> Suffix {
+        if !self.layout.is_packed() {
+            return Suffix::Block(self.key_place(i));
+        }
+        let len = self.layout.suffix_len();
+        Suffix::Unpacked { bytes: self.layout.alphabet().unpack(self.number(i), len), len }
     }
 
     /// Kind and value of entry `i`.
@@ -54,6 +65,10 @@ impl<'a> ColumnBlock<'a> {
         if self.is_tombstone(i) {
             let end = self.layout.keys_at();
             return (ValueKind::Tombstone, ValuePlace::Block(end..end));
+        }
+        if self.layout.has_values() {
+            let start = self.layout.records_at() + i * self.layout.value_len();
+            return (ValueKind::Put, ValuePlace::Block(start..start + self.layout.value_len()));
         }
         (ValueKind::ValuePointer, ValuePlace::Pointer(self.pointer(i).encode()))
     }
@@ -96,15 +111,15 @@ impl<'a> ColumnBlock<'a> {
 
     /// Where the key of entry `i` stands, without the prefix.
     #[inline]
-    fn suffix_place(self, i: usize) -> Range<usize> {
+    fn key_place(self, i: usize) -> Range<usize> {
         let (layout, keys_at) = (self.layout, self.layout.keys_at());
         if layout.varies() {
             let start =
                 if i == 0 { 0 } else { usize::from(u16_at(self.bytes, layout.ends_at() + 2 * i - 2)) };
             return keys_at + start..keys_at + usize::from(u16_at(self.bytes, layout.ends_at() + 2 * i));
         }
-        let start = keys_at + i * layout.suffix_len();
-        start..start + layout.suffix_len()
+        let start = keys_at + i * layout.key_width();
+        start..start + layout.key_width()
     }
 
     /// The entry of `key`, whose hash is `hash`.
@@ -124,7 +139,7 @@ impl<'a> ColumnBlock<'a> {
         let (prefix, suffix) = key.split_at_checked(self.layout.prefix_len())?;
         let tags = &self.bytes[self.layout.tags_at()..self.layout.ends_at()];
         memchr::memchr_iter(tag_of(hash), tags)
-            .find(|&i| suffix == &self.bytes[self.suffix_place(i)] && prefix == self.prefix())
+            .find(|&i| suffix == &self.bytes[self.key_place(i)] && prefix == self.prefix())
     }
 
     #[inline]
@@ -133,7 +148,11 @@ impl<'a> ColumnBlock<'a> {
         if key.len() != prefix_len + suffix_len {
             return None;
         }
-        let number = number_at_end(key, suffix_len);
+        let number = if self.layout.is_packed() {
+            self.layout.alphabet().pack(&key[prefix_len..])?
+        } else {
+            number_at_end(key, suffix_len)
+        };
         let i = self.last_not_above(number);
         (self.number(i) == number && key[..prefix_len] == *self.prefix()).then_some(i)
     }
@@ -170,43 +189,49 @@ impl<'a> ColumnBlock<'a> {
         if !self.layout.has_numbers() {
             return None;
         }
-        let suffix = &key[self.layout.prefix_len()..];
-        let i = self.last_not_above(padded_number(suffix, self.layout.suffix_len()));
-        Some(if self.compare(i, key) == Ordering::Less { i + 1 } else { i })
+        let sought = self.sought(&key[self.layout.prefix_len()..]);
+        let i = self.last_not_above(sought.number);
+        let order = self.number(i).cmp(&sought.number).then(sought.of_equal);
+        Some(if order == Ordering::Less { i + 1 } else { i })
+    }
+
+    /// Where `suffix` lies among the numbers.
+    #[inline]
+    fn sought(self, suffix: &[u8]) -> Sought {
+        let len = self.layout.suffix_len();
+        if self.layout.is_packed() {
+            return self.layout.alphabet().seek(suffix, len);
+        }
+        Sought { number: padded_number(suffix, len), of_equal: len.cmp(&suffix.len()) }
     }
 
     /// The key of entry `i` behind the prefix, as a number. Requires: keys are numbers.
     #[inline]
     fn number(self, i: usize) -> u64 {
-        let len = self.layout.suffix_len();
+        let len = self.layout.key_width();
         let end = self.layout.keys_at() + (i + 1) * len;
         // There are eight bytes before the end: those of the header, at least.
         let eight = self.bytes[..end].last_chunk().expect("a header has 16 bytes");
         big_endian(*eight) & lowest_bytes(len)
     }
 
-    /// The order of the key of entry `i` and of `key`, which begins with the prefix.
+    /// The order of the key of entry `i` and of `key`, which begins with the prefix. Requires: keys are not numbers.
     #[inline]
     pub(crate) fn compare(self, i: usize, key: &[u8]) -> Ordering {
-        let suffix = &key[self.layout.prefix_len()..];
-        if !self.layout.has_numbers() {
-            return self.bytes[self.suffix_place(i)].cmp(suffix);
-        }
-        let len = self.layout.suffix_len();
-        self.number(i).cmp(&padded_number(suffix, len)).then(len.cmp(&suffix.len()))
+        self.bytes[self.key_place(i)].cmp(&key[self.layout.prefix_len()..])
     }
 
     /// Where a lookup reads first.
     #[inline]
     pub(crate) fn first_place(self) -> usize {
         let layout = self.layout;
-        if layout.has_numbers() { self.suffix_place(layout.count() / 2).start } else { layout.tags_at() }
+        if layout.has_numbers() { self.key_start(layout.count() / 2) } else { layout.tags_at() }
     }
 
-    /// Where the key of entry `i` stands.
+    /// Where the key of entry `i` begins, without the prefix.
     #[inline]
-    pub(crate) fn key_place(self, i: usize) -> usize {
-        self.suffix_place(i).start
+    pub(crate) fn key_start(self, i: usize) -> usize {
+        self.key_place(i).start
     }
 }
 

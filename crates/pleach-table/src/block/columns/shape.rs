@@ -9,10 +9,14 @@
 
 use pleach_coding::bits::bits_of;
 
-use super::layout::{FIXED_LEN, are_numbers};
+use super::key_shape::{KeyForm, KeyShape};
+use super::layout::FIXED_LEN;
 use super::{BITS_MAX, Pointer};
 use crate::block::waiting::Apart;
 use crate::sizes::HEADER_LEN;
+
+/// Columns with values are stored if they save at least one part in this many (arbitrary).
+const GAIN_SHARE: usize = 8;
 
 /// The smallest and the greatest of some numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +83,7 @@ impl Line {
 
 /// The pointers of a block that has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pointers {
+pub(super) struct Pointers {
     first: Place,
     last: Place,
     segments: Bounds<u64>,
@@ -112,14 +116,15 @@ impl Pointers {
 
     /// The line that leaves the fewest bits. At most 32: the constant one has no more.
     #[inline]
-    fn best_line(&self) -> Line {
+    pub(super) fn best_line(&self) -> Line {
         let [constant, second, before] = self.lines;
         let better = |a: Line, b: Line| if b.bits() < a.bits() { b } else { a };
         better(better(constant, second), before)
     }
 
+    /// Bits of segment, offset and length in a record.
     #[inline]
-    fn bits(&self) -> [u32; 3] {
+    pub(super) fn bits(&self) -> [u32; 3] {
         let offset_bits = self.lines.iter().map(Line::bits).min().unwrap_or(BITS_MAX);
         [
             bits_of(self.segments.max - self.segments.min),
@@ -127,101 +132,125 @@ impl Pointers {
             bits_of((self.lens.max - self.lens.min).into()),
         ]
     }
+
+    pub(super) fn segment_min(&self) -> u64 {
+        self.segments.min
+    }
+
+    pub(super) fn len_min(&self) -> u32 {
+        self.lens.min
+    }
+}
+
+/// What the entries have beside their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Contents {
+    /// There are tombstones at most.
+    Nothing,
+    Pointers(Pointers),
+    /// Values of so many bytes each.
+    Values(usize),
 }
 
 /// The shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// Bytes of all keys.
-    keys_len: usize,
-    first_key_len: usize,
-    keys_vary: bool,
+    keys: KeyShape,
     has_tombstones: bool,
     /// Mean stride of the block before.
     stride: i64,
-    pointers: Option<Pointers>,
+    contents: Contents,
 }
 
 impl Shape {
     /// Without entries. `stride` is the mean stride of the block before.
     pub(crate) fn new(stride: i64) -> Self {
-        let (keys_len, first_key_len) = (0, 0);
-        Self { keys_len, first_key_len, keys_vary: false, has_tombstones: false, stride, pointers: None }
+        Self { keys: KeyShape::new(), has_tombstones: false, stride, contents: Contents::Nothing }
     }
 
-    /// Adds entry `at` of the block; `false` if no columnar block can hold these entries.
+    /// Adds entry `at` of the block, which has `key`; `first` is the block's first key, and all up to this one share
+    /// `prefix_len` bytes. `false` if no columnar block can hold these entries.
     #[inline]
-    pub(crate) fn add(&mut self, at: usize, key_len: usize, apart: Option<Apart>) -> bool {
-        if at == 0 {
-            self.first_key_len = key_len;
-        }
-        self.keys_len += key_len;
-        self.keys_vary |= key_len != self.first_key_len;
-        match apart {
-            None => false,
-            Some(Apart::Tombstone) => {
+    pub(crate) fn add(
+        &mut self,
+        at: usize,
+        first: &[u8],
+        key: &[u8],
+        prefix_len: usize,
+        apart: Apart,
+    ) -> bool {
+        self.keys.add(at, first, key, prefix_len);
+        match (apart, &mut self.contents) {
+            (Apart::Tombstone, _) => {
                 self.has_tombstones = true;
                 true
             }
-            Some(Apart::Pointer(pointer)) => {
+            (Apart::Value(len), Contents::Nothing) => {
+                self.contents = Contents::Values(len);
+                true
+            }
+            (Apart::Value(len), Contents::Values(of_all)) => len == *of_all,
+            (Apart::Pointer(pointer), Contents::Nothing) => {
                 let place = Line::place(at, pointer);
-                let stride = self.stride;
-                let pointers = self.pointers.get_or_insert_with(|| Pointers::of(place, pointer, stride));
-                if pointers.last != place {
-                    pointers.add(place, pointer);
-                }
+                self.contents = Contents::Pointers(Pointers::of(place, pointer, self.stride));
+                true
+            }
+            (Apart::Pointer(pointer), Contents::Pointers(pointers)) => {
+                pointers.add(Line::place(at, pointer), pointer);
                 bits_of(pointers.segments.max - pointers.segments.min) <= BITS_MAX
             }
+            (Apart::Value(_), Contents::Pointers(_)) | (Apart::Pointer(_), Contents::Values(_)) => false,
         }
     }
 
-    /// Length of the block of `entries`, header included, if their keys share `prefix_len` bytes. `None` without a pointer: then
-    /// rows are right.
+    /// Length of the block of `entries`, header included, if their keys share `prefix_len` bytes. `None` if there are tombstones
+    /// only: then rows are right.
     #[inline]
     pub(crate) fn block_len(&self, entries: usize, prefix_len: usize) -> Option<usize> {
-        let bits = self.pointers.as_ref()?.bits();
-        let tags = if are_numbers(self.keys_vary, self.first_key_len - prefix_len) { 0 } else { entries };
-        let ends = if self.keys_vary { 2 * entries } else { 0 };
+        let contents = match &self.contents {
+            Contents::Nothing => return None,
+            Contents::Pointers(pointers) => {
+                (entries * pointers.bits().iter().sum::<u32>() as usize).div_ceil(8)
+            }
+            Contents::Values(len) => entries * len,
+        };
         let kinds = if self.has_tombstones { entries.div_ceil(8) } else { 0 };
-        let suffixes = self.keys_len - entries * prefix_len;
-        let records = (entries * bits.iter().sum::<u32>() as usize).div_ceil(8);
-        Some(HEADER_LEN + FIXED_LEN + prefix_len + tags + ends + kinds + suffixes + records)
+        Some(HEADER_LEN + FIXED_LEN + self.keys.len_of(entries, prefix_len) + kinds + contents)
+    }
+
+    /// Whether a columnar block of this length is stored, if rows take `rows_len`. Rows are faster to search, so a gain of a few
+    /// bytes is not enough for values.
+    #[inline]
+    pub(crate) fn is_better(&self, len: usize, rows_len: usize) -> bool {
+        match self.contents {
+            Contents::Values(_) => len + rows_len / GAIN_SHARE < rows_len,
+            _ => len < rows_len,
+        }
     }
 
     /// The mean distance of the offsets of neighbouring values.
     pub(crate) fn mean_stride(&self) -> i64 {
-        let mean = |pointers: Pointers| {
+        let mean = |pointers: &Pointers| {
             (pointers.last.1 - pointers.first.1) / (pointers.last.0 - pointers.first.0).max(1)
         };
-        self.pointers.map_or(0, mean)
+        self.pointers().map_or(0, mean)
     }
 
-    pub(super) fn keys_vary(&self) -> bool {
-        self.keys_vary
+    /// How keys that share `prefix_len` bytes are stored.
+    pub(super) fn key_form(&self, prefix_len: usize) -> KeyForm {
+        self.keys.form(prefix_len)
     }
 
     pub(super) fn has_tombstones(&self) -> bool {
         self.has_tombstones
     }
 
-    fn pointers(&self) -> &Pointers {
-        self.pointers.as_ref().expect("a columnar block has a pointer")
+    /// Length of each value; `None` if the block is one of pointers.
+    pub(super) fn value_len(&self) -> Option<usize> {
+        if let Contents::Values(len) = self.contents { Some(len) } else { None }
     }
 
-    pub(super) fn best_line(&self) -> Line {
-        self.pointers().best_line()
-    }
-
-    /// Bits of segment, offset and length in a record.
-    pub(super) fn bits(&self) -> [u32; 3] {
-        self.pointers().bits()
-    }
-
-    pub(super) fn segment_min(&self) -> u64 {
-        self.pointers().segments.min
-    }
-
-    pub(super) fn len_min(&self) -> u32 {
-        self.pointers().lens.min
+    pub(super) fn pointers(&self) -> Option<&Pointers> {
+        if let Contents::Pointers(pointers) = &self.contents { Some(pointers) } else { None }
     }
 }

@@ -67,7 +67,20 @@ fn keys() -> impl Strategy<Value = Vec<u8>> {
         (0u32..5000).prop_map(|i| format!("{i:016}").into_bytes()),
         "https://example\\.org/[a-c]{1,9}/[0-9]{0,30}".prop_map(String::into_bytes),
         (1usize..3000).prop_map(|len| vec![b'a'; len]),
+        "[0-9a-f]{1,20}".prop_map(String::into_bytes),
     ]
+}
+
+/// Keys of one length of decimal or hexadecimal digits, some of them behind a prefix, perhaps with another key among them.
+fn digits() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let keys = ("[a-z]{0,5}", 1usize..20, any::<bool>(), vec(any::<u64>(), 1..300), vec(keys(), 0..2));
+    keys.prop_map(|(prefix, len, is_hex, numbers, others)| {
+        let key = |number: u64| {
+            let digits = if is_hex { format!("{number:020x}") } else { format!("{number:020}") };
+            format!("{prefix}{}", &digits[20 - len..]).into_bytes()
+        };
+        numbers.into_iter().map(key).chain(others).collect()
+    })
 }
 
 /// Keys of one kind, or of all.
@@ -75,6 +88,7 @@ fn key_lists() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let one_kind = prop_oneof![
         vec(vec(any::<u8>(), 8), 1..300),
         vec(vec(any::<u8>(), 20), 1..300),
+        digits(),
         (any::<u64>(), 1u64..3000).prop_map(|(first, count)| {
             (0..count).map(|i| (first.saturating_add(i)).to_be_bytes().to_vec()).collect()
         }),
@@ -101,13 +115,32 @@ fn values() -> impl Strategy<Value = (ValueKind, Vec<u8>)> {
     ]
 }
 
+/// Short values of one length, and perhaps tombstones, or one of another length.
+fn short_values() -> impl Strategy<Value = Vec<(ValueKind, Vec<u8>)>> {
+    (0usize..70, any::<bool>(), vec(any::<u8>(), 3000), any::<Option<u8>>()).prop_map(
+        |(len, has_tombstones, seeds, other)| {
+            let of_one_len = |seed: u8| match seed {
+                0..20 if has_tombstones => (ValueKind::Tombstone, Vec::new()),
+                _ => (ValueKind::Put, vec![seed; len]),
+            };
+            let mut values: Vec<_> = seeds.into_iter().map(of_one_len).collect();
+            if let Some(at) = other {
+                values[usize::from(at)] = (ValueKind::Put, vec![at; len + 1]);
+            }
+            values
+        },
+    )
+}
+
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    (key_lists(), vec(values(), 3000), any::<bool>(), 0u64..3000).prop_map(|(keys, values, ordered, len)| {
-        if ordered {
-            return in_order(keys, len);
-        }
+    let with = |(keys, values): (Vec<Vec<u8>>, Vec<(ValueKind, Vec<u8>)>)| {
         keys.into_iter().zip(values).map(|(key, (kind, value))| (key, kind, value)).collect()
-    })
+    };
+    prop_oneof![
+        (key_lists(), 0u64..3000).prop_map(|(keys, len)| in_order(keys, len)),
+        (key_lists(), vec(values(), 3000)).prop_map(with),
+        (key_lists(), short_values()).prop_map(with),
+    ]
 }
 
 fn packings() -> impl Strategy<Value = Packing> {
@@ -122,7 +155,7 @@ fn read_back(blocks: &[(Vec<u8>, Header)]) -> Vec<Entry> {
         let block = DataBlock::new(bytes);
         for i in 0..block.count() {
             let entry = block.entry(i);
-            let key = [block.prefix(), &bytes[entry.suffix.clone()]].concat();
+            let key = [block.prefix(), entry.suffix.bytes(bytes)].concat();
             let hash = key_hash(0, &key);
             assert_eq!(block.find(&key, hash), Some((entry.kind, entry.value.clone())));
             assert!(block.finds(i, &key, hash));
@@ -184,7 +217,7 @@ proptest! {
             let view = DataBlock::new(&block);
             for i in 0..view.count() {
                 let entry = view.entry(i);
-                let _any = (&block[entry.suffix], entry.value.bytes(&block));
+                let _any = (entry.suffix.bytes(&block), entry.value.bytes(&block));
             }
             for (key, ..) in &entries {
                 view.find(key, key_hash(0, key));
@@ -196,12 +229,29 @@ proptest! {
 
 #[test]
 fn stored_bytes_are_fixed() {
-    let entries = in_order((0u8..40).map(|i| vec![b'k', i / 10 + b'0', i % 10 + b'0']), 1000);
+    let entries = in_order((0u8..40).map(|i| vec![b'k', i / 10 * 25, i % 10 * 25]), 1000);
     let (block, header) = pack(&entries, Packing::Padded, true).swap_remove(0);
     assert_eq!((header.block_type, header.count), (BlockType::Columns, 40));
-    let fixed = b"\x01\0\x02\0\0\0\0\0\x07\0\0\0\0\0\0\0\x40\0\0\0\xec\x03\0\0\xe8\x03\0\0\xa5\x73\xd9\x0c\x09\0\0\0k";
+    let fixed =
+        b"\x01\0\x02\0\0\0\0\0\x07\0\0\0\0\0\0\0\x40\0\0\0\xec\x03\0\0\xe8\x03\0\0\xfc\x93\x83\0\x09\0\0\0k";
     let keys: Vec<u8> = entries.iter().flat_map(|(key, ..)| key[1..].to_vec()).collect();
     assert_eq!(block[HEADER_LEN..], [&fixed[..], &keys].concat());
+}
+
+#[test]
+fn stored_bytes_of_packed_keys_and_values_are_fixed() {
+    let key = |i: u8| format!("k{:02x}", 3 * i).into_bytes();
+    let mut entries: Vec<Entry> = (0..40).map(|i| (key(i), ValueKind::Put, vec![i, 0xaa])).collect();
+    (entries[9].1, entries[9].2) = (ValueKind::Tombstone, Vec::new());
+    let (block, header) = pack(&entries, Packing::Padded, true).swap_remove(0);
+    assert_eq!((header.block_type, header.count), (BlockType::PackedColumns, 40));
+    let fixed =
+        b"\x01\0\x02\0\x0e\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x02\0\0\0\x55\x55\x55\x55\x01\0\0\0k";
+    let (alphabet, kinds) = (b"0\x0aa\0", b"\0\x02\0\0\0");
+    let keys: Vec<u8> = (0..40).map(|i| 3 * i).collect();
+    let values: Vec<u8> = (0..40).flat_map(|i| if i == 9 { [0, 0] } else { [i, 0xaa] }).collect();
+    assert_eq!(block[HEADER_LEN..], [&fixed[..], alphabet, kinds, &keys, &values].concat());
+    assert!(read_back(&[(block, header)]) == entries);
 }
 
 /// Payload bytes an entry, and how many of the blocks are columnar.
@@ -209,7 +259,7 @@ fn stored_bytes_are_fixed() {
 fn bytes_an_entry(entries: &[Entry]) -> (f64, usize, usize) {
     let blocks = pack(entries, Packing::Padded, true);
     let bytes: usize = blocks.iter().map(|(block, _)| block.len()).sum();
-    let columnar = blocks.iter().filter(|(_, header)| header.block_type == BlockType::Columns).count();
+    let columnar = blocks.iter().filter(|(_, header)| header.block_type != BlockType::Data).count();
     (bytes as f64 / entries.len() as f64, columnar, blocks.len())
 }
 
@@ -240,6 +290,35 @@ fn puts_and_pointers_of_other_forms_are_in_rows() {
         (entries[50].1, entries[50].2) = (kind, value);
         let blocks = pack(&entries, Packing::Padded, true);
         assert!(blocks.iter().all(|(_, header)| header.block_type == BlockType::Data));
+        assert!(read_back(&blocks) == entries);
+    }
+}
+
+#[test]
+fn values_are_in_columns_where_they_save_an_eighth() {
+    let entries = |len: usize, is_text: bool| -> Vec<Entry> {
+        let key = |i: u64| {
+            if is_text {
+                format!("{:016}", i * 7919 % 100_003).into_bytes()
+            } else {
+                [&b"key of 16 "[..], &i.to_be_bytes()[2..]].concat()
+            }
+        };
+        let keys: std::collections::BTreeSet<Vec<u8>> = (0..20_000u64).map(key).collect();
+        keys.into_iter().map(|key| (key, ValueKind::Put, vec![b'v'; len])).collect()
+    };
+    for (len, is_text, per_entry) in
+        [(0, true, 3.1), (4, true, 7.1), (8, true, 11.2), (8, false, 10.3), (60, true, 72.0)]
+    {
+        let entries = entries(len, is_text);
+        let (bytes, columnar, blocks) = bytes_an_entry(&entries);
+        assert!(bytes < per_entry, "{bytes:.2} bytes an entry with values of {len}");
+        // All but a short one at the end.
+        assert!(
+            if len < 60 { columnar + 1 >= blocks } else { columnar == 0 },
+            "{columnar} of {blocks}, {len}"
+        );
+        let blocks = pack(&entries, Packing::Padded, true);
         assert!(read_back(&blocks) == entries);
     }
 }
@@ -278,7 +357,7 @@ fn forged(at: usize, bytes: &[u8], records: usize) -> (Vec<u8>, Header) {
 fn impossible_fixed_parts_are_refused() {
     let is_valid = |at, bytes: &[u8], records| {
         let (block, header) = forged(at, bytes, records);
-        validate(&block, &header).map_err(|malformed| malformed.offset).is_ok()
+        validate(&block, &header).is_ok()
     };
     assert!(is_valid(0, b"\x01\0", 0));
     assert!(is_valid(5, &[32, 32, 32], 24), "parts of 32 bits");
@@ -298,6 +377,40 @@ fn impossible_fixed_parts_are_refused() {
         ("a reserved byte", 35, &[1], 0),
     ] {
         assert!(!is_valid(at, bytes, records), "{what}");
+    }
+}
+
+#[test]
+fn impossible_packed_columns_are_refused() {
+    let entries: Vec<Entry> =
+        (0..40).map(|i| (format!("k{i:02}").into_bytes(), ValueKind::Put, vec![b'v'])).collect();
+    let (good, header) = pack(&entries, Packing::Padded, true).swap_remove(0);
+    assert_eq!(header.block_type, BlockType::PackedColumns);
+    let is_valid = |edits: &[(usize, u8)], header: &Header| {
+        let mut block = good.clone();
+        edits.iter().for_each(|(at, byte)| block[HEADER_LEN + at] = *byte);
+        validate(&block, header).is_ok()
+    };
+    assert!(is_valid(&[], &header));
+    assert!(!is_valid(&[], &Header { block_type: BlockType::Columns, ..header }), "in a block of pointers");
+    for (what, edits) in [
+        ("an unknown flag", &[(4, 0x1c)][..]),
+        ("packed keys that vary", &[(4, 13), (2, 0)]),
+        ("one symbol in a key", &[(2, 1)]),
+        ("more symbols than a number has", &[(2, 17)]),
+        ("other keys", &[(2, 4)]),
+        ("bits of pointers", &[(6, 1)]),
+        ("a base of segments", &[(9, 1)]),
+        ("a base of offsets", &[(16, 1)]),
+        ("a stride", &[(20, 1)]),
+        ("longer values", &[(24, 2)]),
+        ("values of 4 GiB", &[(24, 255), (25, 255), (26, 255), (27, 255)]),
+        ("an alphabet without symbols", &[(38, 0)]),
+        ("an alphabet of 17 symbols", &[(38, 17)]),
+        ("an alphabet that does not ascend", &[(38, 10), (39, b'1')]),
+        ("a second part of a whole alphabet", &[(39, b'a')]),
+    ] {
+        assert!(!is_valid(edits, &header), "{what}");
     }
 }
 
@@ -335,7 +448,7 @@ fn impossible_ends_of_keys_are_refused() {
                 continue;
             }
             let view = DataBlock::new(&block);
-            (0..view.count()).for_each(|i| assert!(view.entry(i).suffix.end <= block.len()));
+            (0..view.count()).for_each(|i| assert!(view.entry(i).suffix.bytes(&block).len() <= block.len()));
         }
     }
     assert!(refused > 100);

@@ -7,10 +7,11 @@
 //!    a good checksum hides keys, so that a reader may find an older version of one.
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use pleach_coding::{take_varint_u32, u16_at};
 
-use crate::block::view::Entry;
+use crate::block::view::{Entry, Suffix};
 use crate::hash::tag_of;
 use crate::sizes::HEADER_LEN;
 use crate::value_kind::ValueKind;
@@ -74,7 +75,12 @@ impl<'a> RowBlock<'a> {
     /// Entry `i`.
     #[inline]
     pub(crate) fn entry(self, i: usize) -> Entry {
-        decode_entry(self.bytes, self.entry_start(i)).expect("validated when the block was admitted")
+        self.row(i).into()
+    }
+
+    #[inline]
+    fn row(self, i: usize) -> Row {
+        decode_row(self.bytes, self.entry_start(i)).expect("validated when the block was admitted")
     }
 
     /// The key of entry `i` without the block's prefix.
@@ -110,11 +116,11 @@ impl<'a> RowBlock<'a> {
     pub(crate) fn find(self, key: &[u8], hash: u64) -> Option<(ValueKind, ValuePlace)> {
         let tags = &self.bytes[self.layout.tags_at()..self.layout.offsets_at()];
         for i in memchr::memchr_iter(tag_of(hash), tags) {
-            let entry = self.entry(i);
-            if key.len() == self.layout.prefix_len + entry.suffix.len() {
+            let row = self.row(i);
+            if key.len() == self.layout.prefix_len + row.suffix.len() {
                 let (prefix, suffix) = key.split_at(self.layout.prefix_len);
-                if suffix == &self.bytes[entry.suffix.clone()] && prefix == self.prefix() {
-                    return Some((entry.kind, entry.value));
+                if suffix == &self.bytes[row.suffix] && prefix == self.prefix() {
+                    return Some((row.kind, ValuePlace::Block(row.value)));
                 }
             }
         }
@@ -124,7 +130,7 @@ impl<'a> RowBlock<'a> {
     /// The entry behind the one whose value ends at `end`. Requires: there is one.
     #[inline]
     pub(crate) fn entry_behind(self, end: usize) -> Entry {
-        decode_entry(self.bytes, end).expect("validated when the block was admitted")
+        decode_row(self.bytes, end).expect("validated when the block was admitted").into()
     }
 
     /// The order of the key of entry `i` and of `key`, which begins with the prefix.
@@ -134,9 +140,23 @@ impl<'a> RowBlock<'a> {
     }
 }
 
+/// An entry's parts, as positions in the block.
+struct Row {
+    kind: ValueKind,
+    suffix: Range<usize>,
+    value: Range<usize>,
+}
+
+impl From<Row> for Entry {
+    #[inline]
+    fn from(row: Row) -> Self {
+        Self { kind: row.kind, suffix: Suffix::Block(row.suffix), value: ValuePlace::Block(row.value) }
+    }
+}
+
 /// The entry at `at`, if all of it is inside `bytes`.
 #[inline]
-fn decode_entry(bytes: &[u8], at: usize) -> Option<Entry> {
+fn decode_row(bytes: &[u8], at: usize) -> Option<Row> {
     let rest = bytes.get(at..)?;
     let (suffix_len, first) = take_varint_u32(rest)?;
     let (value_word, second) = take_varint_u32(rest.get(first..)?)?;
@@ -144,11 +164,7 @@ fn decode_entry(bytes: &[u8], at: usize) -> Option<Entry> {
     let suffix_at = at + first + second;
     let value_at = suffix_at + suffix_len as usize;
     let end = value_at + (value_word >> 2) as usize;
-    (end <= bytes.len()).then_some(Entry {
-        kind,
-        suffix: suffix_at..value_at,
-        value: ValuePlace::Block(value_at..end),
-    })
+    (end <= bytes.len()).then_some(Row { kind, suffix: suffix_at..value_at, value: value_at..end })
 }
 
 mod validate {
@@ -158,10 +174,9 @@ mod validate {
 
     use pleach_coding::Malformed;
 
-    use super::{PREFIX_AT, RowLayout, decode_entry};
+    use super::{PREFIX_AT, RowLayout, decode_row};
     use crate::block::header::Header;
     use crate::sizes::{HEADER_LEN, KEY_LEN_MAX, VALUE_LEN_MAX};
-    use crate::value_place::ValuePlace;
 
     /// Checks all lengths and offsets of an uncompressed data block; `header` is its own, already checked.
     pub(crate) fn validate(bytes: &[u8], header: &Header) -> Result<(), Malformed> {
@@ -184,14 +199,12 @@ mod validate {
             if start != at {
                 return Err(Malformed::new(layout.offsets_at(), "offsets of packed entries"));
             }
-            let entry =
-                decode_entry(bytes, start).ok_or(Malformed::new(at, "an entry within the payload"))?;
-            let ValuePlace::Block(value) = entry.value else { continue };
-            let key_len = layout.prefix_len + entry.suffix.len();
-            if key_len > KEY_LEN_MAX || value.len() > VALUE_LEN_MAX {
+            let row = decode_row(bytes, start).ok_or(Malformed::new(at, "an entry within the payload"))?;
+            let key_len = layout.prefix_len + row.suffix.len();
+            if key_len > KEY_LEN_MAX || row.value.len() > VALUE_LEN_MAX {
                 return Err(Malformed::new(at, "lengths of a key and a value within their limits"));
             }
-            at = value.end;
+            at = row.value.end;
         }
         if at != payload_end {
             return Err(Malformed::new(at, "the end of the payload"));

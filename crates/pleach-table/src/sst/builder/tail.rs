@@ -66,7 +66,7 @@ impl SstBuilder {
             return Err(self.too_long());
         }
         let footer = Footer {
-            version: Version::of(&extents, index.kind(), self.has_columns),
+            version: Version::of(&extents, index.kind(), self.columns),
             codec: self.options.codec,
             file_id: self.file_id,
             index_len,

@@ -160,7 +160,9 @@ impl<'s> Walk<'s> {
         visit: &mut Visit<'_>,
     ) -> Result<bool> {
         match block_type {
-            BlockType::Data | BlockType::Columns => self.visit_block(offset, len, Allowed::ANY, visit),
+            BlockType::Data | BlockType::Columns | BlockType::PackedColumns => {
+                self.visit_block(offset, len, Allowed::ANY, visit)
+            }
             BlockType::Properties => {
                 let len = usize::try_from(len).expect("a file is shorter than 4 GiB");
                 let stored = self.window.get(offset, len)?;
@@ -175,7 +177,7 @@ impl<'s> Walk<'s> {
     /// The next offset from `from` on at which a block may begin, by the codec and type in its header.
     fn next_candidate(&self, from: u64, end: u64) -> u64 {
         let bytes = self.window.held_from(from + 4);
-        let place = bytes.windows(2).position(|pair| pair[0] <= 1 && (1..=5).contains(&pair[1]));
+        let place = bytes.windows(2).position(|pair| pair[0] <= 1 && BlockType::has(pair[1]));
         let skipped = place.unwrap_or(bytes.len().saturating_sub(2)) as u64;
         (from + skipped).min(end).max(from)
     }

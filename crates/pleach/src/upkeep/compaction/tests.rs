@@ -343,9 +343,9 @@ fn live_values_are_estimated_well_in_the_middle_of_a_compaction() {
     let db = options.space_target(4.0).compaction_threads(1).open(DIR).unwrap();
     let mut rng = fastrand::Rng::with_seed(3);
     for number in (0..KEYS).chain((0..KEYS).map(|_| rng.u64(..KEYS))) {
-        db.default_partition()
-            .put(format!("{:08}", number * 4831 % KEYS), [number.to_le_bytes()[0]; 200])
-            .unwrap();
+        // Of any bytes: digits are packed, so that an SST would have too few blocks.
+        let key = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        db.default_partition().put(key, [number.to_le_bytes()[0]; 200]).unwrap();
     }
     db.flush().unwrap();
     let upkeep = &db.inner().upkeep;
