@@ -191,7 +191,9 @@ mod tests {
 
     fn alphabet(bytes: &[u8]) -> Option<Alphabet> {
         let mut set = ByteSet::default();
-        bytes.iter().for_each(|byte| set.insert(*byte));
+        for byte in bytes {
+            set.insert(*byte);
+        }
         Alphabet::of(&set)
     }
 

@@ -10,6 +10,7 @@ use crate::key_hash;
 use crate::sizes::{BLOCK_LEN_MAX, HEADER_LEN, KEY_LEN_MAX};
 use crate::value_kind::ValueKind;
 
+type Value = (ValueKind, Vec<u8>);
 type Entry = (Vec<u8>, ValueKind, Vec<u8>);
 
 /// Unfolded blocks of the entries, each with its header.
@@ -102,7 +103,7 @@ fn key_lists() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 /// Pointers of all kinds, tombstones, and sometimes values of other forms.
-fn values() -> impl Strategy<Value = (ValueKind, Vec<u8>)> {
+fn values() -> impl Strategy<Value = Value> {
     let number = |bits: u32| (0..=bits).prop_flat_map(|bits| 0..=(1u64 << bits) - 1);
     prop_oneof![
         400 => (number(2), number(32), number(20))
@@ -116,7 +117,7 @@ fn values() -> impl Strategy<Value = (ValueKind, Vec<u8>)> {
 }
 
 /// Short values of one length, and perhaps tombstones, or one of another length.
-fn short_values() -> impl Strategy<Value = Vec<(ValueKind, Vec<u8>)>> {
+fn short_values() -> impl Strategy<Value = Vec<Value>> {
     (0usize..70, any::<bool>(), vec(any::<u8>(), 3000), any::<Option<u8>>()).prop_map(
         |(len, has_tombstones, seeds, other)| {
             let of_one_len = |seed: u8| match seed {
@@ -133,7 +134,7 @@ fn short_values() -> impl Strategy<Value = Vec<(ValueKind, Vec<u8>)>> {
 }
 
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
-    let with = |(keys, values): (Vec<Vec<u8>>, Vec<(ValueKind, Vec<u8>)>)| {
+    let with = |(keys, values): (Vec<Vec<u8>>, Vec<Value>)| {
         keys.into_iter().zip(values).map(|(key, (kind, value))| (key, kind, value)).collect()
     };
     prop_oneof![
@@ -388,7 +389,9 @@ fn impossible_packed_columns_are_refused() {
     assert_eq!(header.block_type, BlockType::PackedColumns);
     let is_valid = |edits: &[(usize, u8)], header: &Header| {
         let mut block = good.clone();
-        edits.iter().for_each(|(at, byte)| block[HEADER_LEN + at] = *byte);
+        for (at, byte) in edits {
+            block[HEADER_LEN + at] = *byte;
+        }
         validate(&block, header).is_ok()
     };
     assert!(is_valid(&[], &header));
