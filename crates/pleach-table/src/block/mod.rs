@@ -2,7 +2,7 @@
 //!
 //! A stored block is a header of 16 bytes, a payload, and zeros up to its stored length. Frames and readers hold the same with
 //! an uncompressed payload. The payload of a data block has one of two layouts: [`rows`], for entries of any kind, and
-//! [`columns`], for entries without a value of their own. The [`packer`] takes the smaller one for each block. Readers see
+//! [`columns`], for value pointers and short values. The [`packer`] takes the smaller one for each block. Readers see
 //! both as a [`DataBlock`].
 //!
 //! # On disk

@@ -1,9 +1,10 @@
-//! Columns: the layout of data blocks whose entries have no values of their own: value pointers and tombstones.
+//! Columns: the layout of data blocks whose entries are value pointers, or puts with short values of one length. There may be
+//! tombstones among them.
 //!
-//! Keys stand together, and so do the parts of pointers that are not the same for all entries. Keys of one length need no
-//! offsets. If the part of the key behind the prefix has at most eight bytes, keys are searched as numbers: near the place that a
-//! line gives. They need no tags.
-//! Values of one size that lie in key order take no bytes: their offsets are a base and a stride.
+//! Keys stand together, and so do values, or the parts of pointers that are not the same for all entries. Keys of one length need
+//! no offsets. If the part of the key behind the prefix has at most eight bytes, keys are searched as numbers: near the place
+//! that a line gives. They need no tags. Keys of digits are packed into half as many bytes ([`symbols`]).
+//! Separated values of one size that lie in key order take no bytes: their offsets are a base and a stride.
 //!
 //! A pointer is the three varints of docs/format/values.md. This crate does not follow it. An entry whose value has another
 //! form is stored in rows.
