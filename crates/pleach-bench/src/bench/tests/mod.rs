@@ -219,6 +219,22 @@ fn a_failure_is_a_record_and_an_interrupt_is_none() {
     assert!(records.is_empty() && done.is_err_and(|error| error.to_string() == "interrupted"));
 }
 
+/// The disk may be full, and then the record needs the room of the store.
+#[test]
+fn a_failure_is_recorded_behind_the_removal_of_the_store() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = ["--workloads", "readrandom,readafterdelete", "--keys", "5"];
+    let mut settings = Settings::from_words(&words).expect("the words are well-formed");
+    settings.dir = dir.path().to_path_buf();
+    let mut said = Vec::new();
+    let done = run_workloads(&PLEACH, &settings, &Interrupt::default(), &mut |record| {
+        said.push((record.error.is_some(), settings.dir.join(PLEACH.name).exists()));
+        Ok(())
+    });
+    assert!(done.is_err());
+    assert_eq!(said, [(false, true), (true, false)]);
+}
+
 #[test]
 fn costs_are_counted() {
     let record =
