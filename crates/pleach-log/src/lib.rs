@@ -37,8 +37,8 @@ mod writer;
 pub use commit::CommitQueue;
 pub use durability::Durability;
 pub use record_file::{
-    Append, FILE_HEADER_LEN, FileKind, ManifestHint, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, RecordBuf,
-    RecordFileOptions, RecordWriter, SEQ_MAX, SHORT_HEADER_LEN, SeqNo,
+    Append, ChainStart, FILE_HEADER_LEN, FileKind, ManifestHint, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN,
+    RecordBuf, RecordFileOptions, RecordWriter, SEQ_MAX, SHORT_HEADER_LEN, SeqNo,
 };
 pub use recovery::{Record, Recovery, read_records, recover};
 pub use salvage::{SalvageReader, Salvaged, salvage_records};

@@ -39,13 +39,14 @@ pub struct Record<'a> {
     pub segment: FileId,
     /// Where its header starts.
     pub offset: u64,
+    pub(crate) epoch: u8,
 }
 
 impl<'a> Record<'a> {
     /// The record that `reader` read last.
     pub(crate) fn of(reader: &'a RecordReader, header: &RecordHeader, offset: u64) -> Self {
-        let RecordHeader { first_seq, count, .. } = *header;
-        Self { first_seq, count, payload: reader.payload(), segment: reader.id(), offset }
+        let RecordHeader { first_seq, count, epoch, .. } = *header;
+        Self { first_seq, count, payload: reader.payload(), segment: reader.id(), offset, epoch }
     }
 }
 

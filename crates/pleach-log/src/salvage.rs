@@ -14,7 +14,8 @@ use std::sync::Arc;
 use pleach_env::{Env, Error, FileId, Result};
 
 use crate::record_file::{
-    FILE_HEADER_LEN, FileKind, Found, HeaderState, ManifestHint, RecordHeader, RecordKind, RecordReader,
+    ChainStart, FILE_HEADER_LEN, FileKind, Found, HeaderState, ManifestHint, RecordHeader, RecordKind,
+    RecordReader,
 };
 use crate::recovery::Record;
 
@@ -47,19 +48,20 @@ pub fn salvage_records(
     visit: &mut dyn FnMut(Salvaged<'_>) -> Result<bool>,
 ) -> Result<Option<ManifestHint>> {
     let mut hint = None;
-    let damage = match RecordReader::open(&**env, path, kind, id) {
-        Ok((_, HeaderState::Whole(header))) => {
+    let mut reader = RecordReader::open_for_salvage(&**env, path, kind, id)?;
+    let damage = match reader.header(kind) {
+        Ok(HeaderState::Whole(header)) => {
             hint = header.known_hint();
             None
         }
-        Ok((_, HeaderState::Torn(found))) => {
+        Ok(HeaderState::Torn(found)) => {
             let error = Error::corruption(path, 0, format!("expected a header, found {found}"));
             Some(Salvaged::Damage { offset: 0, len: FILE_HEADER_LEN as u64, error })
         }
         Err(error) => Some(Salvaged::Damage { offset: error.offset().unwrap_or(0), len: 0, error }),
     };
     if damage.map_or(Ok(true), &mut *visit)? {
-        walk(&mut RecordReader::open_for_salvage(&**env, path, kind, id)?, visit)?;
+        walk(&mut reader, visit)?;
     }
     Ok(hint)
 }
@@ -95,6 +97,12 @@ fn next_record(reader: &mut RecordReader) -> std::result::Result<(RecordHeader, 
     }
 }
 
+impl From<&Record<'_>> for ChainStart {
+    fn from(record: &Record<'_>) -> Self {
+        Self { offset: record.offset, first_seq: record.first_seq, epoch: record.epoch }
+    }
+}
+
 /// A reader of the records that [`salvage_records`] shows, from one of them on. It skips damage without a report. It reads
 /// each record once, and the caller may stop at one and go on later.
 pub struct SalvageReader {
@@ -103,14 +111,13 @@ pub struct SalvageReader {
 }
 
 impl SalvageReader {
-    /// Opens the record file `id` at `path`, to read from `offset` on. Requires: `offset` is that of the file's first record,
-    /// or of one found behind a gap.
+    /// Opens the record file `id` at `path`, to read from the record at `start` on.
     ///
     /// # Errors
     /// `Io` when the file cannot be opened.
-    pub fn open(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId, offset: u64) -> Result<Self> {
+    pub fn open(env: &dyn Env, path: &Path, kind: &FileKind, id: FileId, start: ChainStart) -> Result<Self> {
         let mut reader = RecordReader::open_for_salvage(env, path, kind, id)?;
-        reader.go_to(offset);
+        reader.go_to(start);
         let mut this = Self { reader, found: None };
         this.advance();
         Ok(this)

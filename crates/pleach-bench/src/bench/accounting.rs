@@ -140,15 +140,15 @@ pub(super) fn add_costs(
     record.storage_write_bytes = counts.storage_write_bytes;
     record.read_call_bytes = counts.read_call_bytes;
     record.write_call_bytes = counts.write_call_bytes;
-    // A file system in memory counts no storage bytes; then the bytes of calls are used.
-    let storage =
-        if counts.storage_write_bytes > 0 { counts.storage_write_bytes } else { counts.write_call_bytes };
-    record.write_amp = ratio(storage, written);
     record.write_amp_calls = ratio(counts.write_call_bytes, written);
     let of_users = |bytes: Option<u64>, before: Option<u64>| {
         bytes.and_then(|bytes| ratio(bytes.saturating_sub(before.unwrap_or(0)), written))
     };
     record.write_amp_engine = of_users(stats.written_bytes, before.written_bytes);
+    // A file system in memory counts no storage bytes, and calls leave out what is written into mapped files.
+    let has_storage = counts.storage_write_bytes > 0;
+    record.write_amp =
+        if has_storage { ratio(counts.storage_write_bytes, written) } else { record.write_amp_engine };
     record.write_amp_sst = of_users(beyond_log(&stats), beyond_log(before));
     record.read_amp = ratio(counts.storage_read_bytes, record.user_read_bytes);
     record.read_amp_calls = ratio(counts.read_call_bytes, record.user_read_bytes);
@@ -160,4 +160,25 @@ pub(super) fn add_costs(
 /// Bytes that an engine has written to other files than the log: flushes and compactions.
 fn beyond_log(stats: &EngineStats) -> Option<u64> {
     stats.written_bytes?.checked_sub(stats.log_bytes?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_bytes_of_storage_the_engine_says_what_it_has_written() {
+        let write_amp = |storage_write_bytes, written_bytes| {
+            let mut record = Record { user_written_bytes: 100, ..Record::default() };
+            let counts =
+                ProcessCounts { storage_write_bytes, write_call_bytes: 110, ..ProcessCounts::default() };
+            let of = |written_bytes| EngineStats { written_bytes, ..EngineStats::default() };
+            add_costs(&mut record, &counts, &of(Some(50)), of(written_bytes));
+            assert_eq!(record.write_amp_calls, Some(1.1));
+            record.write_amp
+        };
+        assert_eq!(write_amp(300, Some(250)), Some(3.0));
+        assert_eq!(write_amp(0, Some(250)), Some(2.0));
+        assert_eq!(write_amp(0, None), None);
+    }
 }

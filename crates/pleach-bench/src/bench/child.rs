@@ -78,7 +78,8 @@ pub(crate) fn run_in_child(
     }
 }
 
-/// Why a process ended early. If the process was killed or panicked, its current workload gets a record with the reason.
+/// Why a process ended early. If it has recorded no error (it was killed, it panicked, or its disk was full), its current
+/// workload gets a record with the reason.
 fn failure(
     engine: &str,
     settings: &Settings,
@@ -89,8 +90,7 @@ fn failure(
     let told = records[done..].iter().find_map(|record| record.error.clone());
     let error = told.clone().unwrap_or_else(|| format!("its process ended with {status}"));
     let at = settings.plan().unwrap_or_default().into_iter().nth(records.len() - done);
-    let orderly = status.code() == Some(1);
-    if let (None, Some(planned), false) = (told, at, orderly) {
+    if let (None, Some(planned)) = (told, at) {
         records.push(unknown_record(engine, settings, &planned, &error));
     }
     error
@@ -278,6 +278,20 @@ mod tests {
         assert_eq!(last.error.as_ref(), Some(&error));
         // A process that has recorded its error needs no second record.
         assert_eq!(failure("a", &settings, ExitStatus::from_raw(256), &mut records, 0), error);
+        assert_eq!(records.len(), 2);
+    }
+
+    #[test]
+    fn a_process_that_could_not_write_its_record_leaves_one_that_says_so() {
+        let words = ["--workloads", "fillseq,readrandom", "--keys", "9"];
+        let settings = Settings::from_words(&words).expect("they are well-formed");
+        let mut records = vec![Record::default()];
+        let error = failure("a", &settings, ExitStatus::from_raw(256), &mut records, 0);
+        assert!(error.contains("exit status: 1"), "{error}");
+        assert_eq!((&records[1].workload[..], records[1].error.as_ref()), ("readrandom", Some(&error)));
+        // Behind its last workload a process has no current one.
+        let mut records = vec![Record::default(), Record::default()];
+        failure("a", &settings, ExitStatus::from_raw(256), &mut records, 0);
         assert_eq!(records.len(), 2);
     }
 }

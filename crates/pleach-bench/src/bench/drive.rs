@@ -2,18 +2,16 @@
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use pleach_command::Interrupt;
 use rustix::thread::set_current_timer_slack;
 
 use super::execute::{Tally, execute, touch};
+use super::schedule::{Pace, Schedule};
 use crate::engine::{Direction, Result, Scan, Session};
 use crate::measure::Recorder;
 use crate::workload::{Op, OpKind, OpStream};
 
-/// A shorter wait polls the clock: even with the smallest timer slack the system wakes sleepers about this late.
-const SPIN_NS: u64 = 30_000;
 /// How often a thread adds to the shared count of operations: rarely enough to avoid contention.
 const OPS_PER_TELL: u64 = 1024;
 const TELL_NS: u64 = 50_000_000;
@@ -27,8 +25,8 @@ pub(super) struct Bounds<'a> {
     pub(super) ops: u64,
     /// Time at which it stops.
     pub(super) deadline_ns: u64,
-    /// Nanoseconds between two scheduled starts; none starts at once.
-    pub(super) interval_ns: Option<f64>,
+    /// The rate of a schedule; without one, each call starts when the last one has ended.
+    pub(super) pace: Option<Pace>,
     /// Set by another thread to stop it.
     pub(super) stop: &'a AtomicBool,
     pub(super) interrupt: &'a Interrupt,
@@ -44,8 +42,76 @@ impl Bounds<'_> {
     }
 }
 
-/// Performs the stream's operations. Checks deadline and flags only at timed ones.
+/// Tells others how many operations a thread has performed.
+struct Teller<'a> {
+    progress: &'a AtomicU64,
+    told_ops: u64,
+    told_ns: u64,
+}
+
+impl Teller<'_> {
+    /// Adds the operations since the last time, if they are many or it was long ago.
+    fn consider(&mut self, ops: u64, now_ns: u64) {
+        if ops - self.told_ops >= OPS_PER_TELL || now_ns - self.told_ns >= TELL_NS {
+            self.tell(ops);
+            self.told_ns = now_ns;
+        }
+    }
+
+    fn tell(&mut self, ops: u64) {
+        self.progress.fetch_add(ops - self.told_ops, Ordering::Relaxed);
+        self.told_ops = ops;
+    }
+}
+
+/// Performs the stream's operations.
 pub(super) fn drive(
+    session: &mut dyn Session,
+    stream: &mut dyn OpStream,
+    recorder: &mut Recorder,
+    bounds: Bounds<'_>,
+) -> Result<Tally> {
+    match bounds.pace {
+        None => drive_at_once(session, stream, recorder, bounds),
+        Some(pace) => drive_on_schedule(session, stream, recorder, bounds, pace),
+    }
+}
+
+/// Performs each operation when it is due, or as soon as the ones before it have ended.
+fn drive_on_schedule(
+    session: &mut dyn Session,
+    stream: &mut dyn OpStream,
+    recorder: &mut Recorder,
+    bounds: Bounds<'_>,
+    pace: Pace,
+) -> Result<Tally> {
+    let (mut tally, mut op) = (Tally::default(), Op::new());
+    // If the system refuses, sleepers wake up to 50 us late, which counts as latency.
+    let _refused = set_current_timer_slack(NonZeroU64::new(1));
+    recorder.begin();
+    let start_ns = recorder.now_ns();
+    let mut teller = Teller { progress: bounds.progress, told_ops: 0, told_ns: start_ns };
+    let mut has_next = bounds.ops > 0 && stream.next(&mut op);
+    let schedule = Schedule::new(pace, start_ns, &op);
+    while has_next && let Some(due_ns) = schedule.wait(tally.ops, recorder, &bounds) {
+        let begin_ns = recorder.now_ns();
+        let ops = execute(session, &op, &mut tally)?;
+        let end_ns = recorder.now_ns();
+        recorder.called(end_ns.saturating_sub(begin_ns));
+        recorder.timed(op.kind, due_ns, end_ns, ops);
+        teller.consider(tally.ops, end_ns);
+        has_next = tally.ops < bounds.ops && stream.next(&mut op);
+    }
+    if has_next {
+        schedule.record_unbegun(tally.ops, &mut op, stream, recorder, &bounds);
+    }
+    recorder.group(op.kind, recorder.now_ns(), 0);
+    teller.tell(tally.ops);
+    Ok(tally)
+}
+
+/// Performs each operation when the one before has ended. Checks deadline and flags only at timed ones.
+fn drive_at_once(
     session: &mut dyn Session,
     stream: &mut dyn OpStream,
     recorder: &mut Recorder,
@@ -53,58 +119,27 @@ pub(super) fn drive(
 ) -> Result<Tally> {
     let mut tally = Tally::default();
     let mut op = Op::new();
-    let (mut calls, mut marked_ops) = (0_u64, 0);
-    if bounds.interval_ns.is_some() {
-        // If the system refuses, sleepers wake up to 50 us late, which counts as latency.
-        let _refused = set_current_timer_slack(NonZeroU64::new(1));
-    }
+    let mut marked_ops = 0;
     recorder.begin();
-    let start_ns = recorder.now_ns();
-    let (mut told_ops, mut told_ns) = (0, start_ns);
+    let mut teller = Teller { progress: bounds.progress, told_ops: 0, told_ns: recorder.now_ns() };
     while tally.ops < bounds.ops && stream.next(&mut op) {
         if recorder.is_timed() {
-            let begin_ns = match bounds.interval_ns {
-                None => recorder.now_ns(),
-                Some(interval_ns) => wait_until(recorder, start_ns + (calls as f64 * interval_ns) as u64),
-            };
-            let call_ns = bounds.interval_ns.map(|_| recorder.now_ns());
+            let begin_ns = recorder.now_ns();
             execute(session, &op, &mut tally)?;
             let end_ns = recorder.now_ns();
-            if let Some(call_ns) = call_ns {
-                recorder.called(end_ns.saturating_sub(call_ns));
-            }
             recorder.timed(op.kind, begin_ns, end_ns, tally.ops - marked_ops);
             marked_ops = tally.ops;
-            if tally.ops - told_ops >= OPS_PER_TELL || end_ns - told_ns >= TELL_NS {
-                bounds.progress.fetch_add(tally.ops - told_ops, Ordering::Relaxed);
-                (told_ops, told_ns) = (tally.ops, end_ns);
-            }
+            teller.consider(tally.ops, end_ns);
             if bounds.are_over(end_ns) {
                 break;
             }
         } else {
             execute(session, &op, &mut tally)?;
         }
-        calls += 1;
     }
     recorder.group(op.kind, recorder.now_ns(), tally.ops - marked_ops);
-    bounds.progress.fetch_add(tally.ops - told_ops, Ordering::Relaxed);
+    teller.tell(tally.ops);
     Ok(tally)
-}
-
-/// Waits for the scheduled start and returns it, also if it is late.
-fn wait_until(recorder: &Recorder, due_ns: u64) -> u64 {
-    loop {
-        let left_ns = due_ns.saturating_sub(recorder.now_ns());
-        if left_ns == 0 {
-            return due_ns;
-        }
-        if left_ns > SPIN_NS {
-            std::thread::sleep(Duration::from_nanos(left_ns - SPIN_NS));
-        } else {
-            std::hint::spin_loop();
-        }
-    }
 }
 
 /// Scans partition 0 from end to end, again and again. Each entry must lie beyond the one before.

@@ -14,6 +14,7 @@ mod phase;
 mod progress;
 mod record;
 mod runner;
+mod schedule;
 mod settings;
 mod stages;
 mod steps;

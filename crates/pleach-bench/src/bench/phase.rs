@@ -8,6 +8,7 @@ use pleach_command::Interrupt;
 use super::drive::{Bounds, drive, drive_scans};
 use super::execute::Tally;
 use super::in_flight::drive_futures;
+use super::schedule::Pace;
 use crate::engine::{Direction, Engine, Result};
 use crate::measure::{Recorder, Stopwatch};
 use crate::workload::OpStream;
@@ -95,7 +96,7 @@ impl Phase<'_> {
                 let bounds = Bounds {
                     ops: u64::MAX,
                     deadline_ns: u64::MAX,
-                    interval_ns: rate.map(|rate| 1e9 / rate),
+                    pace: rate.map(|rate| Pace::new(rate, 0, 1)),
                     stop: &stop_beside,
                     interrupt: self.interrupt,
                     progress: &unwatched,
@@ -130,7 +131,7 @@ impl Phase<'_> {
                     let bounds = Bounds {
                         ops: self.ops / threads + u64::from(number < self.ops % threads),
                         deadline_ns,
-                        interval_ns: self.rate.map(|rate| 1e9 * threads as f64 / rate),
+                        pace: self.rate.map(|rate| Pace::new(rate, number, threads)),
                         stop,
                         interrupt: self.interrupt,
                         progress: self.progress,
@@ -161,7 +162,7 @@ struct Timing<'a> {
 
 impl Timing<'_> {
     fn thread(self, engine: &dyn Engine, work: Work, bounds: Bounds<'_>) -> Result<ThreadOutcome> {
-        let scheduled = bounds.interval_ns.is_some();
+        let scheduled = bounds.pace.is_some();
         let mut recorder = Recorder::new(self.stopwatch.clone(), self.cost_ns, scheduled);
         let session = engine.session();
         // Before anything that can fail: otherwise the other threads would wait forever.

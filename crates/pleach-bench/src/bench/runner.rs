@@ -37,22 +37,27 @@ pub(crate) fn run_workloads(
     let timing_cost_ns = Recorder::cost_ns();
     let mut store = Store::new(factory, settings, timing_cost_ns, interrupt)?;
     let lock = settings.machine_lock.as_deref().map(MachineLock::open).transpose()?;
+    let mut failed = None;
     let done = settings.plan()?.iter().try_for_each(|planned| {
         let _held = lock.as_ref().map(MachineLock::hold).transpose()?;
         let record = interrupt.check().map_err(Into::into).and_then(|()| run_workload(&mut store, planned));
         if let Err(error) = &record
             && !interrupt.is_asked()
         {
-            sink(failed_record(factory, settings, planned, &error.to_string()))?;
+            failed = Some(failed_record(factory, settings, planned, &error.to_string()));
         }
         sink(record?)
     });
-    if settings.keep {
-        return done.and(store.keep());
-    }
+    let ended = if settings.keep { store.keep() } else { close_and_empty(&mut store) };
+    // Behind the removal of the store: the disk may have been full.
+    let told = failed.map_or(Ok(()), sink);
+    done.and(ended).and(told)
+}
+
+fn close_and_empty(store: &mut Store<'_>) -> Result<()> {
     let closed = store.close();
     store.empty()?;
-    done.and(closed)
+    closed
 }
 
 /// Loads a store of `factory` in this process, closes it, and calls `read` with its folder. Removes it afterwards.
@@ -66,8 +71,7 @@ pub(crate) fn with_loaded(
     let mut store = Store::new(factory, settings, 0.0, interrupt)?;
     let planned = Planned::parse("readrandom", 1)?;
     let done = store.prepare(&planned).and_then(|()| store.close()).and_then(|()| read(store.dir()));
-    store.close()?;
-    store.empty()?;
+    close_and_empty(&mut store)?;
     done
 }
 

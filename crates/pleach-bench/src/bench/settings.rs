@@ -65,7 +65,7 @@ pub(crate) struct Settings {
 
     /// Operations a second in all, started on schedule whether the engine keeps up or not; latencies count from the
     /// scheduled start. By default each thread starts its next operation when the last one has ended. A fill is paced only
-    /// if nothing else is measured.
+    /// if nothing else is measured; `readseq`, `readreverse`, `fillstages` and `--in-flight` cannot be paced.
     #[arg(long)]
     pub(crate) rate: Option<f64>,
 
@@ -226,7 +226,24 @@ impl Settings {
                 return Err(format!("{name} must be above zero").into());
             }
         }
-        self.plan().map(drop)
+        self.check_rate(&self.plan()?)
+    }
+
+    /// An error if there is a rate that something would ignore.
+    fn check_rate(&self, planned: &[Planned]) -> Result<()> {
+        if self.rate.is_none() {
+            return Ok(());
+        }
+        if self.in_flight.is_some() {
+            let message = "--rate and --in-flight exclude each other: a read in flight begins when another one ends. Leave \
+                --in-flight out; for more reads at a time raise --threads";
+            return Err(message.into());
+        }
+        if let Some(planned) = planned.iter().find(|planned| !planned.workload.shape.can_be_paced()) {
+            let name = planned.workload.name;
+            return Err(format!("--rate does not apply to {name}: run it by itself, without --rate").into());
+        }
+        Ok(())
     }
 
     /// Whether nothing but fills is measured. A fill that prepares other workloads is to be over soon, so it is not paced.

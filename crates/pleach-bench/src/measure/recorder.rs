@@ -105,6 +105,11 @@ impl Recorder {
         self.calls.get_or_insert_with(|| Box::new(histogram())).saturating_record(ns);
     }
 
+    /// So many scheduled calls have waited so long, and did not begin.
+    pub(crate) fn waited(&mut self, kind: OpKind, ns: u64, calls: u64) {
+        self.latency(kind, ns, calls);
+    }
+
     /// An operation was timed; `ops` have ended since the last one that was.
     #[inline]
     pub(crate) fn timed(&mut self, kind: OpKind, begin_ns: u64, end_ns: u64, ops: u64) {

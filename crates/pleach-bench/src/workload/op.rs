@@ -116,6 +116,14 @@ impl Op {
         &mut self.entries[..count]
     }
 
+    /// As how many operations it counts.
+    pub(crate) fn ops(&self) -> u64 {
+        match self.kind {
+            OpKind::GetMany | OpKind::PutMany => self.count as u64,
+            _ => 1,
+        }
+    }
+
     /// The entries in use.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries[..self.count]

@@ -119,6 +119,11 @@ impl Shape {
         matches!(self, Self::Fill { .. } | Self::Mix { mix: Mix::PUTS, .. })
     }
 
+    /// Whether its operations can be started on schedule. Single calls, such as a conversion, need no schedule.
+    pub(crate) fn can_be_paced(self) -> bool {
+        !matches!(self, Self::ReadAll { .. } | Self::FillStages)
+    }
+
     /// The class of the workload in comparisons.
     pub(crate) fn class(self) -> &'static str {
         match self {

@@ -18,6 +18,7 @@
 mod buffer;
 mod claims;
 mod file_header;
+mod reach;
 mod reader;
 mod record_header;
 mod resync;
@@ -31,7 +32,7 @@ pub use buffer::{Append, RecordBuf};
 pub(crate) use file_header::HeaderState;
 pub use file_header::{FILE_HEADER_LEN, FileKind, ManifestHint};
 pub(crate) use reader::{Found, RecordReader};
-pub use record_header::{PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, SEQ_MAX, SHORT_HEADER_LEN, SeqNo};
+pub use record_header::{ChainStart, PAYLOAD_LEN_MAX, RECORD_HEADER_LEN, SEQ_MAX, SHORT_HEADER_LEN, SeqNo};
 pub(crate) use record_header::{RecordHeader, RecordKind};
 pub(crate) use search::LaterRecord;
 pub(crate) use stamp::Stamp;

@@ -17,11 +17,12 @@ use std::sync::Arc;
 use pleach_env::{Env, Error, File, FileId, OpenOptions, Result, failpoint};
 
 use super::file_header::{FILE_HEADER_LEN, FileHeader, FileKind, HeaderState};
-use super::record_header::{RECORD_HEADER_LEN, RecordHeader, RecordKind, SeqNo};
+use super::reach::{Reach, page_end};
+use super::record_header::{ChainStart, RECORD_HEADER_LEN, RecordHeader, SeqNo};
 use super::stamp::Stamp;
 
 /// Bytes read at once: at 1 MiB the cost of the call does not count.
-const WINDOW_LEN: usize = 1 << 20;
+pub(super) const WINDOW_LEN: usize = 1 << 20;
 
 /// What stands at the next place of the chain.
 pub(crate) enum Found {
@@ -53,8 +54,12 @@ pub(crate) struct RecordReader {
     pub(super) offset: u64,
     pub(super) epoch: u8,
     pub(super) next_seq: Option<SeqNo>,
-    /// Used by salvage: the end of the last long record with a damaged payload. No record starts before it.
+    /// Used by salvage: the end of the last long record that is stale or has a damaged payload. No record starts before it.
     pub(super) damaged_to: Option<u64>,
+    /// Used by salvage: the record that is due behind a damaged one, until `find_record` has looked for it.
+    pub(super) after_damaged: Option<ChainStart>,
+    /// Used by salvage: how much is read at once.
+    reach: Reach,
 
     /// Bytes read, checksummed or compared.
     pub(super) examined: u64,
@@ -69,9 +74,15 @@ impl RecordReader {
         id: FileId,
     ) -> Result<(Self, HeaderState)> {
         let mut reader = Self::at_first_record(env, path, kind, id)?;
-        let len = reader.len;
+        let header = reader.header(kind)?;
+        Ok((reader, header))
+    }
+
+    /// Judges the file's header.
+    pub(crate) fn header(&mut self, kind: &FileKind) -> Result<HeaderState> {
+        let (len, id, path) = (self.len, self.id, &self.path.clone());
         let header_len = usize::try_from(len).unwrap_or(usize::MAX).min(FILE_HEADER_LEN);
-        let bytes = reader.bytes(0, header_len)?;
+        let bytes = self.bytes(0, header_len)?;
         let (state, stamp) = (FileHeader::decode(bytes, kind, id, path)?, Stamp::decode(bytes, id));
         if let Some(stamp) = stamp.filter(|stamp| stamp.durable_len > len) {
             let message = format!(
@@ -85,7 +96,7 @@ impl RecordReader {
                 format!("expected the header of the {}, which was durable, found {found}", kind.name);
             return Err(Error::corruption(path, 0, message));
         }
-        Ok((reader, state))
+        Ok(state)
     }
 
     /// Opens the file and ignores its header.
@@ -106,6 +117,8 @@ impl RecordReader {
             epoch: 0,
             next_seq: None,
             damaged_to: None,
+            after_damaged: None,
+            reach: Reach::WHOLE,
             examined: 0,
         })
     }
@@ -173,17 +186,14 @@ impl RecordReader {
         if header.record_len() > left {
             return Ok(Err("a payload longer than the rest of the file"));
         }
-        if self.damaged_to.is_some_and(|end| offset < end) {
-            return Ok(Err("a record inside the payload of a damaged one"));
-        }
-        if header.kind != RecordKind::Short && self.damaged_to.is_some() {
-            self.damaged_to = Some(offset + header.record_len()); // Until the payload is verified.
+        if let Err(found) = self.doubt(&header, offset) {
+            return Ok(Err(found));
         }
         let (seed, stored) =
             (header.payload_crc_seed(head, self.id, offset), header.stored_payload_crc(head));
         if self.load_payload(offset, &header, seed, stored)? == stored || failpoint::skipped("log.record.crc")
         {
-            self.damaged_to = self.damaged_to.map(|_| offset);
+            self.trust(offset);
             return Ok(Ok(header));
         }
         Ok(Err("a payload with a wrong checksum"))
@@ -242,7 +252,7 @@ impl RecordReader {
         debug_assert!(len <= WINDOW_LEN && offset + len as u64 <= self.len, "requires bytes of the file");
         let window_end = self.window_start + self.window.len() as u64;
         if offset < self.window_start || offset + len as u64 > window_end {
-            self.fill_window(offset)?;
+            self.fill_window(offset, len as u64)?;
         }
         let at = self.window_index(offset);
         Ok(&self.window[at..at + len])
@@ -256,11 +266,25 @@ impl RecordReader {
         Ok(&self.window[at..])
     }
 
-    fn fill_window(&mut self, offset: u64) -> Result<()> {
-        let left = usize::try_from(self.len - offset).unwrap_or(usize::MAX);
+    /// Reads the window from `offset` on. If that fails, salvage reads less of it: the pages of `needed` bytes at least.
+    fn fill_window(&mut self, offset: u64, needed: u64) -> Result<()> {
+        let longest = (offset + WINDOW_LEN as u64).min(self.len);
+        if self.damaged_to.is_none() {
+            return self.read_window(offset, longest);
+        }
+        let shortest = page_end(offset + needed).min(longest);
+        let mut end = self.reach.end(offset, shortest, longest);
+        while let Err(error) = self.read_window(offset, end) {
+            end = self.reach.note_failed(offset, shortest, end).ok_or(error)?;
+        }
+        self.reach.note_read(offset);
+        Ok(())
+    }
+
+    fn read_window(&mut self, offset: u64, end: u64) -> Result<()> {
         // Empty while it is being read, so that an error leaves no bytes under a wrong offset.
         let mut window = std::mem::take(&mut self.window);
-        window.resize(left.min(WINDOW_LEN), 0);
+        window.resize(usize::try_from(end - offset).expect("at most a window"), 0);
         self.file.read_exact_at(&mut window, offset).map_err(|e| Error::io("read", &self.path, e))?;
         self.examined += window.len() as u64;
         self.window = window;

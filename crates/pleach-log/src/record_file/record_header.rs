@@ -66,6 +66,17 @@ pub(crate) enum RecordKind {
     Short = 3,
 }
 
+/// Where a chain of records begins, or goes on behind damage: the place of a record, and what a short record does not store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChainStart {
+    /// Where its header starts.
+    pub offset: u64,
+    /// Its first sequence number.
+    pub first_seq: SeqNo,
+    /// Its epoch.
+    pub epoch: u8,
+}
+
 /// A decoded record header. The reader, which knows the address, compares the checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordHeader {
@@ -127,6 +138,11 @@ impl RecordHeader {
     /// Length of the record on disk.
     pub(crate) fn record_len(&self) -> u64 {
         self.len() as u64 + u64::from(self.payload_len)
+    }
+
+    /// The record that is due behind this one, which is at `offset`.
+    pub(crate) fn due_behind(&self, offset: u64) -> ChainStart {
+        ChainStart { offset: offset + self.record_len(), first_seq: self.next_seq(), epoch: self.epoch }
     }
 
     /// Whether the record can be a short one.

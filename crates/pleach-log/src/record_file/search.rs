@@ -12,7 +12,7 @@ use pleach_env::Result;
 
 use super::reader::RecordReader;
 use super::record_header::{
-    RECORD_HEADER_LEN, RecordHeader, RecordKind, SHORT_HEADER_LEN, SeqNo, TAG_STEP, tag,
+    ChainStart, RECORD_HEADER_LEN, RecordHeader, RecordKind, SHORT_HEADER_LEN, TAG_STEP, tag,
 };
 
 /// A record found behind the end of the chain. Its header is proven; its payload may be damaged.
@@ -38,8 +38,8 @@ pub(super) struct TagStep {
 /// The state of a search.
 struct Search {
     offset: u64,
-    /// Number and epoch of a short record at `offset`, if the record before it is known.
-    due: Option<(SeqNo, u8)>,
+    /// The short record that is due at `offset`, or further on: behind a payload with a wrong checksum.
+    due: Option<ChainStart>,
     /// The highest epoch seen: a record with a lower one is left from a failed append.
     epoch: u8,
     /// End of the last payload with a wrong checksum. Payloads of headers inside it are not checksummed.
@@ -51,8 +51,8 @@ struct Search {
 }
 
 impl RecordReader {
-    /// Shows `visit` every long record from `start` on, and the short ones that follow whole ones. Returns the end of the
-    /// last record, or of the last other byte that is not zero; at least `start`.
+    /// Shows `visit` every long record from `start` on, and the short ones that follow whole ones or ones with a wrong payload.
+    /// Returns the end of the last record, or of the last other byte that is not zero; at least `start`.
     pub(crate) fn search(&mut self, start: u64, visit: &mut dyn FnMut(LaterRecord)) -> Result<u64> {
         let offset = start.min(self.len);
         let epoch = self.epoch;
@@ -71,11 +71,12 @@ impl RecordReader {
 
     /// The short record that is due at the search's offset, if it is there.
     fn short_record(&mut self, search: &mut Search) -> Result<Option<LaterRecord>> {
-        let Some(due) = search.due.take() else { return Ok(None) };
         let (offset, left) = (search.offset, self.len - search.offset);
-        if offset < search.short_checked || left < SHORT_HEADER_LEN as u64 {
+        let Some(due) = search.due.take_if(|due| due.offset <= offset) else { return Ok(None) };
+        if due.offset < offset || offset < search.short_checked || left < SHORT_HEADER_LEN as u64 {
             return Ok(None);
         }
+        let due = (due.first_seq, due.epoch);
         let head = self.bytes(offset, SHORT_HEADER_LEN)?;
         let claimed = match RecordHeader::decode(head, Some(due)) {
             Ok(header) if header.kind == RecordKind::Short => offset + header.record_len(),
@@ -86,19 +87,24 @@ impl RecordReader {
             return Ok(None);
         };
         search.offset = claimed;
-        search.due = Some((header.next_seq(), header.epoch));
+        search.due = Some(header.due_behind(offset));
         search.end = search.end.max(claimed);
         Ok(Some(LaterRecord { header, offset, is_whole: true }))
     }
 
-    /// Moves the search to the next offset that holds the tag of a long header, or to the end of the window. Returns whether
-    /// it found one.
+    /// Moves the search to the next offset that holds the tag of a long header, to the end of the window, or to the offset at
+    /// which a short record is due. Returns whether it found a tag.
     fn next_tag(&mut self, search: &mut Search) -> Result<bool> {
         let step = self.find_tag(search.offset)?;
         if let Some(used) = step.used {
             search.end = search.end.max(search.offset + used);
         }
-        search.offset += step.passed;
+        let reached = search.offset + step.passed;
+        if let Some(due) = search.due.as_ref().filter(|due| due.offset <= reached) {
+            search.offset = due.offset;
+            return Ok(false);
+        }
+        search.offset = reached;
         Ok(step.is_found)
     }
 
@@ -137,9 +143,10 @@ impl RecordReader {
         search.epoch = search.epoch.max(header.epoch);
         search.offset = if is_intact { end } else { start };
         search.end = search.end.max(search.offset);
-        if is_intact && !is_stale {
-            search.due = Some((header.next_seq(), header.epoch));
-        } else if !is_intact {
+        if !is_known && !is_stale {
+            search.due = Some(header.due_behind(offset));
+        }
+        if !is_intact {
             search.long_checked = search.long_checked.max(end);
         }
         Ok(Some(LaterRecord { header, offset, is_whole: is_intact && !is_stale }))

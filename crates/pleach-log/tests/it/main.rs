@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod golden;
 mod recovery;
+mod salvage;
 mod speed;
 mod stamps;
 mod support;

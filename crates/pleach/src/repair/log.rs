@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use pleach_env::{Error, ErrorKind, FileId, Result};
-use pleach_log::{LOG_SEGMENT, Record, Salvaged, SeqNo, salvage_records, segment_path};
+use pleach_log::{ChainStart, LOG_SEGMENT, Record, Salvaged, SeqNo, salvage_records, segment_path};
 
 use super::Salvage;
 use super::report::missing;
@@ -20,7 +20,7 @@ use crate::damage::DamagedPlace;
 pub(super) struct ChainPart {
     pub(super) segment: FileId,
     /// Where the chain begins.
-    pub(super) offset: u64,
+    pub(super) start: ChainStart,
     pub(super) first_seq: SeqNo,
     /// The number after the last one.
     pub(super) end_seq: SeqNo,
@@ -60,12 +60,16 @@ impl Salvage<'_> {
     fn read_segment(&mut self, path: &Path, id: FileId, chains: &mut Vec<ChainPart>) -> Result<()> {
         let (first, mut end) = (chains.len(), 0);
         let salvaged = salvage_records(self.env, path, &LOG_SEGMENT, id, &mut |found| match found {
-            Salvaged::Record(Record { first_seq, count, offset, payload, .. }) => {
+            Salvaged::Record(record) => {
+                let Record { first_seq, count, offset, payload, .. } = record;
                 let end_seq = first_seq + u64::from(count);
                 end = offset + payload.len() as u64;
                 match chains[first..].last_mut() {
                     Some(chain) if chain.end_seq == first_seq => chain.end_seq = end_seq,
-                    _ => chains.push(ChainPart { segment: id, offset, first_seq, end_seq }),
+                    _ => {
+                        let start = ChainStart::from(&record);
+                        chains.push(ChainPart { segment: id, start, first_seq, end_seq });
+                    }
                 }
                 Ok(self.report.advance(offset))
             }

@@ -31,18 +31,18 @@ pub(super) struct Replay {
 impl Replay {
     pub(super) fn new(parts: Vec<ChainPart>) -> Self {
         let last_of_chain =
-            parts.iter().enumerate().map(|(i, part)| ((part.segment, part.offset), i)).collect();
+            parts.iter().enumerate().map(|(i, part)| ((part.segment, part.start.offset), i)).collect();
         Self { parts, last_of_chain, current: 0, readers: HashMap::new() }
     }
 
     /// Replays the records up to the number `last`.
     pub(super) fn replay(&mut self, last: SeqNo, salvage: &mut Salvage<'_>) -> Result<()> {
         while let Some(&part) = self.parts.get(self.current).filter(|part| part.first_seq <= last) {
-            let chain = (part.segment, part.offset);
+            let chain = (part.segment, part.start.offset);
             let path = segment_path(salvage.dir, part.segment);
             let reader = match self.readers.remove(&chain) {
                 Some(reader) => Ok(reader),
-                None => SalvageReader::open(&**salvage.env, &path, &LOG_SEGMENT, part.segment, part.offset),
+                None => SalvageReader::open(&**salvage.env, &path, &LOG_SEGMENT, part.segment, part.start),
             };
             match reader {
                 Ok(mut reader) => {

@@ -123,6 +123,36 @@ fn a_fill_is_paced_if_nothing_else_is_measured() {
 }
 
 #[test]
+fn a_rate_counts_operations_and_threads_take_turns() {
+    for words in ["multireadrandom --multi 10 --ops 500", "overwrite --batch 10 --ops 500"] {
+        let words = format!("--workloads {words} --keys 500 --rate 1000 --warmup 0");
+        let record = run(&REFERENCE, &words).pop().expect("one record");
+        assert!(record.ops == 500 && record.seconds > 0.45, "{words}: {} in {}", record.ops, record.seconds);
+    }
+    // The first operations are due at 0, 25, 50 and 75 ms, the second ones 100 ms later.
+    let words = "--workloads readrandom --threads 4 --ops 8 --keys 500 --rate 40 --warmup 0";
+    let record = run(&REFERENCE, words).pop().expect("one record");
+    assert!(record.seconds > 0.17, "{}", record.seconds);
+}
+
+#[test]
+fn a_rate_that_would_be_ignored_is_refused() {
+    let refusal = |words: &str| {
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let checked = Settings::from_words(&words).and_then(|settings| settings.check());
+        checked.err().map(|error| error.to_string())
+    };
+    let of_in_flight = refusal("--workloads readrandom --rate 10 --in-flight 4").expect("it is refused");
+    assert!(of_in_flight.contains("--in-flight") && of_in_flight.contains("--threads"), "{of_in_flight}");
+    for name in ["readseq", "readreverse", "fillstages"] {
+        let error = refusal(&format!("--workloads readrandom,{name} --rate 10")).expect("it is refused");
+        assert!(error.contains(name) && error.contains("without --rate"), "{error}");
+        assert_eq!(refusal(&format!("--workloads {name} --in-flight 4")), None);
+    }
+    assert_eq!(refusal("--workloads fillrandom,readrandom,ycsb-a --rate 10"), None);
+}
+
+#[test]
 fn a_warm_up_ends_after_its_limit() {
     let words = "--workloads readrandom --keys 500 --ops 500 --warmup 1000000000000 --warmup-limit 0.1";
     let started = std::time::Instant::now();
@@ -217,6 +247,22 @@ fn a_failure_is_a_record_and_an_interrupt_is_none() {
     let (records, done) = run_until(&PLEACH, words, &interrupt);
     asker.join().expect("it does not panic");
     assert!(records.is_empty() && done.is_err_and(|error| error.to_string() == "interrupted"));
+}
+
+/// The disk may be full, and then the record needs the room of the store.
+#[test]
+fn a_failure_is_recorded_behind_the_removal_of_the_store() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let words = ["--workloads", "readrandom,readafterdelete", "--keys", "5"];
+    let mut settings = Settings::from_words(&words).expect("the words are well-formed");
+    settings.dir = dir.path().to_path_buf();
+    let mut said = Vec::new();
+    let done = run_workloads(&PLEACH, &settings, &Interrupt::default(), &mut |record| {
+        said.push((record.error.is_some(), settings.dir.join(PLEACH.name).exists()));
+        Ok(())
+    });
+    assert!(done.is_err());
+    assert_eq!(said, [(false, true), (true, false)]);
 }
 
 #[test]

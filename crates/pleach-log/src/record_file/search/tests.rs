@@ -104,7 +104,8 @@ fn long_records_are_found_and_the_short_ones_behind_them() {
     change(&env, |bytes| bytes[index(long) + 200] ^= 1);
     let (found, ..) = search(&env);
     let places: Vec<_> = found.iter().map(|later| (later.offset, later.is_whole)).collect();
-    assert_eq!(places, [(first, true), (shorts[0], true), (long, false)]);
+    // It leaves the number of the short record behind it, too.
+    assert_eq!(places, [(first, true), (shorts[0], true), (long, false), (behind, true)]);
 }
 
 #[test]
@@ -212,6 +213,34 @@ fn salvage(env: &Arc<SimEnv>) -> (Vec<u64>, u64) {
     }
 }
 
+/// Records of a failed append, each a part of the one before, whose checksums are right. A marker of a newer epoch stands
+/// before them.
+#[test]
+fn salvage_of_nested_stale_records_takes_linear_work() {
+    let len = 1 << 18;
+    let marker = RecordHeader {
+        kind: RecordKind::Marker,
+        epoch: 1,
+        payload_len: 0,
+        first_seq: 1,
+        count: 0,
+        durable_lag: 0,
+    };
+    let at = |index: usize| FIRST + index as u64;
+    let mut body = vec![0; len];
+    // The last one first: the checksum of a payload covers the headers in it.
+    for index in (1..len / RECORD_HEADER_LEN).map(|i| i * RECORD_HEADER_LEN).rev() {
+        let payload_len = u32::try_from(len - index - RECORD_HEADER_LEN).unwrap();
+        let stale = RecordHeader { kind: RecordKind::Data, epoch: 0, payload_len, count: 2, ..marker };
+        let encoded = stale.encode(ID, at(index), &body[index + RECORD_HEADER_LEN..]);
+        body[index..index + RECORD_HEADER_LEN].copy_from_slice(&encoded);
+    }
+    body[..RECORD_HEADER_LEN].copy_from_slice(&marker.encode(ID, FIRST, &[]));
+    let (found, work) = salvage(&file_of(&body));
+    assert_eq!(found, [FIRST]);
+    assert!(work <= WORK_MAX * len as u64, "{work} for {len} bytes");
+}
+
 /// Values that imitate a log at their place: headers that claim the rest of the file, alone or with whole records between.
 #[test]
 fn salvage_of_nested_headers_takes_linear_work() {
@@ -274,6 +303,31 @@ fn salvage_takes_nothing_from_inside_of_a_damaged_value() {
     let last = append(&mut writer, 5, &[5; 60]);
     change(&env, |bytes| bytes[index(short) + 5] ^= 0xff);
     assert_eq!(salvage(&env).0, [first, behind, last]);
+}
+
+/// The header of a damaged record proves the number, the epoch and the place of what follows.
+#[test]
+fn salvage_takes_the_short_records_behind_a_damaged_value() {
+    let env = SimEnv::new(1);
+    let mut writer = writer(&env);
+    let first = append(&mut writer, 1, &[1; 100]);
+    let damaged = append(&mut writer, 5, &[2; 300]);
+    let also_damaged = append(&mut writer, 5, &[3; 300]);
+    let shorts: Vec<_> = (0..3).map(|_| append(&mut writer, 1, &[4; 60])).collect();
+    assert!(shorts.windows(2).all(|two| two[1] - two[0] == 60 + SHORT_HEADER_LEN as u64), "they are short");
+    let last = append(&mut writer, 5, &[5; 60]);
+    change(&env, |bytes| bytes[index(damaged) + 200] ^= 1);
+    let found = [first, also_damaged, shorts[0], shorts[1], shorts[2], last];
+    assert_eq!(salvage(&env).0, found);
+    change(&env, |bytes| bytes[index(also_damaged) + 200] ^= 1);
+    let found = [first, shorts[0], shorts[1], shorts[2], last];
+    assert_eq!(salvage(&env).0, found);
+    // Behind a lost header, too.
+    change(&env, |bytes| bytes[index(damaged) + 3] ^= 1);
+    assert_eq!(salvage(&env).0, found);
+    // Where none of them is whole, the next long one is found.
+    change(&env, |bytes| bytes[index(shorts[0]) + 20] ^= 1);
+    assert_eq!(salvage(&env).0, [first, last]);
 }
 
 /// The bytes are looked at a mebibyte at a time.

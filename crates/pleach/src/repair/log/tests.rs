@@ -10,7 +10,8 @@ use crate::operations::Operations;
 use crate::repair::replay::Replay;
 
 fn chain(segment: u64, first_seq: SeqNo, end_seq: SeqNo) -> ChainPart {
-    ChainPart { segment: FileId(segment), offset: 64, first_seq, end_seq }
+    let start = ChainStart { offset: 64, first_seq: 1, epoch: 0 };
+    ChainPart { segment: FileId(segment), start, first_seq, end_seq }
 }
 
 #[test]
@@ -143,4 +144,19 @@ fn a_log_is_read_once_however_often_the_replay_stops() {
     let (entries, reads_in_steps, _) = replay(&machine, &stops);
     assert!(entries.iter().zip(&stops).all(|(&n, &stop)| n == stop.min(20_000)), "{entries:?}");
     assert_eq!((whole, reads_in_steps), (vec![20_000], reads));
+}
+
+/// A chain can begin with a short record, which does not store its number.
+#[test]
+fn short_records_behind_a_damaged_batch_are_replayed() {
+    let machine = machine(&[(5, 1, &[1, 2, 1, 5])]);
+    let path = segment_path(Path::new("store"), FileId(5));
+    let mut bytes = machine.0.read_file(&path).unwrap();
+    let second = bytes.windows(8).position(|key| key == 2_u64.to_le_bytes()).unwrap();
+    bytes[second + 20] ^= 1;
+    machine.0.write_file(&path, &bytes);
+    let (entries, _, damage) = replay(&machine, &[u64::MAX]);
+    assert_eq!(entries, [1 + 1 + 5], "{damage:?}");
+    let of_log = damage.iter().filter(|text| text.contains("000005.log"));
+    assert_eq!(of_log.count(), 1, "{damage:?}");
 }
