@@ -41,7 +41,7 @@ pub(super) struct KeyShape {
     /// Of the prefix up to now.
     prefix_len: usize,
     vary: bool,
-    /// Bytes behind the prefix, while they are few and `alphabet` has them.
+    /// Bytes behind the prefix. `alphabet` has them, and perhaps others.
     symbols: ByteSet,
     alphabet: Option<Alphabet>,
     /// Whether an alphabet is still possible.
@@ -76,19 +76,19 @@ impl KeyShape {
         self.prefix_len = prefix_len;
     }
 
+    /// All bytes go to the set, those that the alphabet has too: the next alphabet may be without them otherwise.
     #[inline]
     fn add_symbols(&mut self, no_longer_shared: &[u8], suffix: &[u8]) {
         self.may_pack = !self.vary && suffix.len() <= SYMBOLS_MAX;
-        let has = |symbols| self.alphabet.is_some_and(|alphabet| alphabet.pack(symbols).is_some());
-        if self.may_pack && !(no_longer_shared.is_empty() && has(suffix)) {
-            self.add_new_symbols(no_longer_shared, suffix);
+        if !self.may_pack {
+            return;
         }
-    }
-
-    fn add_new_symbols(&mut self, no_longer_shared: &[u8], suffix: &[u8]) {
         no_longer_shared.iter().chain(suffix).for_each(|byte| self.symbols.insert(*byte));
-        self.alphabet = Alphabet::of(&self.symbols);
-        self.may_pack = self.alphabet.is_some() || suffix.is_empty();
+        let has_all = self.alphabet.is_some_and(|alphabet| alphabet.pack(suffix).is_some());
+        if !(no_longer_shared.is_empty() && has_all) {
+            self.alphabet = Alphabet::of(&self.symbols);
+            self.may_pack = self.alphabet.is_some() || suffix.is_empty();
+        }
     }
 
     /// How keys that share `prefix_len` bytes are stored.
@@ -113,5 +113,48 @@ impl KeyShape {
             KeyForm::Packed(..) => Alphabet::LEN + entries * form.width(),
         };
         prefix_len + tags + keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use pleach_coding::common_prefix_len;
+    use proptest::collection::btree_set;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Keys of one length whose bytes come from a few ranges.
+    fn keys() -> impl Strategy<Value = BTreeSet<Vec<u8>>> {
+        let bytes = prop_oneof![
+            8 => b'0'..=b'9',
+            2 => b'a'..=b'f',
+            1 => prop_oneof![Just(b'_'), Just(b'A'), Just(b'B'), any::<u8>()],
+        ];
+        (1usize..8).prop_flat_map(move |len| btree_set(proptest::collection::vec(bytes.clone(), len), 1..60))
+    }
+
+    proptest! {
+        /// Also after a cut to fewer keys, whose prefix may be longer.
+        #[test]
+        fn the_alphabet_has_all_bytes_of_all_keys(keys in keys()) {
+            let keys: Vec<&Vec<u8>> = keys.iter().collect();
+            let mut shape = KeyShape::new();
+            let prefix_of = |count: usize| common_prefix_len(keys[0], keys[count - 1]);
+            for (at, key) in keys.iter().enumerate() {
+                shape.add(at, keys[0], key, prefix_of(at + 1));
+                for count in 1..=at + 1 {
+                    let prefix_len = prefix_of(count);
+                    let KeyForm::Packed(alphabet, len) = shape.form(prefix_len) else { continue };
+                    prop_assert!(alphabet.is_possible());
+                    for key in &keys[..count] {
+                        prop_assert_eq!(key.len() - prefix_len, len);
+                        prop_assert!(alphabet.pack(&key[prefix_len..]).is_some(), "{:?} of {:?}", key, keys);
+                    }
+                }
+            }
+        }
     }
 }

@@ -17,6 +17,7 @@ const RANKS: u8 = 16;
 pub(super) struct ByteSet([u64; 4]);
 
 impl ByteSet {
+    #[inline]
     pub(super) fn insert(&mut self, byte: u8) {
         self.0[usize::from(byte / 64)] |= 1 << (byte % 64);
     }
@@ -62,6 +63,7 @@ impl Alphabet {
         [self.low, self.split, self.second, 0]
     }
 
+    /// The last byte is reserved; [`super::validate()`] checks it.
     #[inline]
     pub(super) fn decode([low, split, second, _]: [u8; Self::LEN]) -> Self {
         Self { low, split, second }

@@ -72,15 +72,20 @@ fn keys() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// Keys of one length of decimal or hexadecimal digits, some of them behind a prefix, perhaps with another key among them.
+/// Keys of one length of decimal or hexadecimal digits behind a few prefixes, perhaps with another key among them.
 fn digits() -> impl Strategy<Value = Vec<Vec<u8>>> {
-    let keys = ("[a-z]{0,5}", 1usize..20, any::<bool>(), vec(any::<u64>(), 1..300), vec(keys(), 0..2));
-    keys.prop_map(|(prefix, len, is_hex, numbers, others)| {
-        let key = |number: u64| {
+    let prefixes = (1usize..5)
+        .prop_flat_map(|len| vec(proptest::string::string_regex(&format!("[A-Z_]{{{len}}}")).unwrap(), 1..4));
+    let numbers = prop_oneof![vec(any::<u64>(), 1..300), (1u64..300).prop_map(|count| (0..count).collect())];
+    let keys = (prefixes, 1usize..20, any::<bool>(), numbers, vec(keys(), 0..2));
+    keys.prop_map(|(prefixes, len, is_hex, numbers, others)| {
+        let count = numbers.len();
+        let key = |(at, number): (usize, u64)| {
             let digits = if is_hex { format!("{number:020x}") } else { format!("{number:020}") };
+            let prefix = &prefixes[at * prefixes.len() / count];
             format!("{prefix}{}", &digits[20 - len..]).into_bytes()
         };
-        numbers.into_iter().map(key).chain(others).collect()
+        numbers.into_iter().enumerate().map(key).chain(others).collect()
     })
 }
 
@@ -295,6 +300,16 @@ fn puts_and_pointers_of_other_forms_are_in_rows() {
     }
 }
 
+/// An alphabet that is made anew has the digits of the first keys, which the one before had without having met them.
+#[test]
+fn digits_behind_letters_that_change_come_back() {
+    let keys = (0..10).map(|i| format!("A{i:03}")).chain(["B000".to_owned(), "B001".to_owned()]);
+    let entries: Vec<Entry> = keys.map(|key| (key.into_bytes(), ValueKind::Put, vec![7; 8])).collect();
+    let blocks = pack(&entries, Packing::Padded, true);
+    assert_eq!(blocks[0].1.block_type, BlockType::PackedColumns);
+    assert!(read_back(&blocks) == entries);
+}
+
 #[test]
 fn values_are_in_columns_where_they_save_an_eighth() {
     let entries = |len: usize, is_text: bool| -> Vec<Entry> {
@@ -412,6 +427,7 @@ fn impossible_packed_columns_are_refused() {
         ("an alphabet of 17 symbols", &[(38, 17)]),
         ("an alphabet that does not ascend", &[(38, 10), (39, b'1')]),
         ("a second part of a whole alphabet", &[(39, b'a')]),
+        ("a reserved byte of the alphabet", &[(40, 1)]),
     ] {
         assert!(!is_valid(edits, &header), "{what}");
     }

@@ -28,8 +28,12 @@ pub(crate) fn validate(bytes: &[u8], header: &Header) -> Result<(), Malformed> {
     if layout.keys_at() > payload_end {
         return Err(Malformed::new(PREFIX_AT, "prefix, tags, ends and kinds within the payload"));
     }
+    let alphabet_at = PREFIX_AT + layout.prefix_len();
     if layout.is_packed() && !layout.alphabet().is_possible() {
-        return Err(Malformed::new(PREFIX_AT + layout.prefix_len(), "16 symbols that ascend"));
+        return Err(Malformed::new(alphabet_at, "16 symbols that ascend"));
+    }
+    if layout.is_packed() && bytes.get(alphabet_at + 3) != Some(&0) {
+        return Err(Malformed::new(alphabet_at + 3, "a reserved byte of zero"));
     }
     let records_at = layout.keys_at() + check_keys(bytes, layout)?;
     let record_bits = layout.bits().iter().map(|&bits| u64::from(bits)).sum::<u64>();
