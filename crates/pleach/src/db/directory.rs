@@ -240,7 +240,7 @@ pub(super) fn remove_old_segments(inner: &Inner, found: &Found) {
 }
 
 /// Removes files, as far as possible. The next open removes the others.
-pub(super) fn remove_all(inner: &Inner, paths: impl Iterator<Item = PathBuf>) {
+fn remove_all(inner: &Inner, paths: impl Iterator<Item = PathBuf>) {
     for path in paths {
         let _stays_for_the_next_open = inner.ctx.env.remove_file(&path);
     }

@@ -29,8 +29,7 @@ use pleach_log::{LogWriter, RECORD_HEADER_LEN, Record, recover, segment_path};
 use pleach_table::{Encoders, FrameCache};
 
 use super::directory::{
-    Listing, check_absent, create_store, enter, list, no_store, remove_all, remove_leftovers,
-    remove_old_segments,
+    Listing, check_absent, create_store, enter, list, no_store, remove_leftovers, remove_old_segments,
 };
 use super::inner::Inner;
 use super::recovery::{Found, read_store};
@@ -222,11 +221,22 @@ fn rewrite_log_tail(inner: &Inner, found: &Found) -> Result<()> {
 
 /// Removes the segments of an open that found the disk full. The manifest does not name them, and the old segments hold
 /// the same records.
+///
+/// The newest goes first, and each removal is durable before the next one: after a power cut a marker of the newest could
+/// state that records are durable which only an older fresh segment had.
 fn discard_fresh_segments(inner: &Inner, error: &Error) {
     // In a poisoned store the edit that moves the log's floor to them may be durable.
-    if error.is_out_of_space() && inner.ctx.status.poison().is_none() {
-        let segments = std::mem::take(&mut inner.version_set.record_files.lock().segments);
-        remove_all(inner, segments.iter().map(|id| segment_path(&inner.ctx.dir, *id)));
+    if !error.is_out_of_space() || inner.ctx.status.poison().is_some() {
+        return;
+    }
+    let (env, dir) = (&inner.ctx.env, &inner.ctx.dir);
+    let segments = std::mem::take(&mut inner.version_set.record_files.lock().segments);
+    for id in segments.iter().rev() {
+        let removed = env.remove_file(&segment_path(dir, *id));
+        if removed.and_then(|()| env.sync_dir(dir, "log.dir_sync")).is_err() {
+            // The next open recovers the same from what is left.
+            return;
+        }
     }
 }
 

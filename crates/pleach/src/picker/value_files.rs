@@ -57,8 +57,12 @@ pub(crate) struct ValueSpace {
     /// Length of all SSTs, and about what of it is live.
     pub(crate) ssts: u64,
     pub(crate) live_ssts: u64,
+    /// Length of the SSTs that a marking reads.
+    pub(crate) marked: u64,
     /// Bytes of live values.
     pub(crate) live: u64,
+    /// Bytes that conversions want besides.
+    pub(crate) wanted: u64,
 }
 
 impl ValueSpace {
@@ -73,12 +77,23 @@ impl ValueSpace {
         as_u64((target - 1.0) * as_f64(self.live.saturating_add(self.live_ssts)))
     }
 
-    /// Bytes above `target` times the live ones; 0 if there are none.
+    /// Bytes to be freed in files of values: those that all files take above `target` times the live ones, and those that are
+    /// wanted; at most the garbage of files of values, because relocation cannot free that of SSTs. 0 if a marking would read
+    /// too much for them.
     pub(crate) fn excess(&self, target: f64) -> u64 {
+        let garbage = self.files.saturating_sub(self.live);
+        if garbage.saturating_mul(READ_FOR_TARGET) < self.marked {
+            return 0;
+        }
         let allowed = target * as_f64(self.live.saturating_add(self.live_ssts));
-        as_u64(as_f64(self.files.saturating_add(self.ssts)) - allowed)
+        let taken = self.files.saturating_add(self.ssts).saturating_add(self.wanted);
+        as_u64(as_f64(taken) - allowed).min(garbage)
     }
 }
+
+/// Bytes of SSTs that may be read for each byte of garbage, for a space target. If SSTs have no garbage, then at the lowest
+/// target, 1.1, the garbage of files of values is a tenth of the SSTs or more. So this ratio is above ten.
+const READ_FOR_TARGET: u64 = 16;
 
 /// The least share of garbage in a file that is worth cleaning for a space target: half of the mean share at the target.
 pub(crate) fn garbage_share_min(target: f64) -> f64 {
@@ -171,9 +186,25 @@ mod tests {
 
     #[test]
     fn the_excess_is_what_exceeds_the_target() {
-        let space = ValueSpace { files: 1400, ssts: 100, live_ssts: 100, live: 1000 };
+        let space =
+            ValueSpace { files: 1400, ssts: 100, live_ssts: 100, live: 1000, ..ValueSpace::default() };
         assert!((69..=70).contains(&space.excess(1.3)), "1400 - 1300 - 30");
         assert_eq!((space.excess(1.4), space.excess(4.0)), (0, 0));
         assert_eq!(ValueSpace::default().excess(1.3), 0);
+        let asked = ValueSpace { wanted: 100, ..space };
+        assert!((169..=170).contains(&asked.excess(1.3)), "and those that are wanted");
+    }
+
+    #[test]
+    fn the_garbage_of_ssts_is_no_excess() {
+        let space =
+            ValueSpace { files: 1000, ssts: 9000, live_ssts: 3000, marked: 9000, live: 1000, wanted: 100 };
+        assert_eq!(space.excess(1.3), 0);
+        let some = ValueSpace { files: 1600, ..space };
+        assert_eq!(some.excess(1.3), 600, "what files of values have");
+        let little = ValueSpace { files: 1500, ..space };
+        assert_eq!(little.excess(1.3), 0, "18 bytes would be read for each one freed");
+        let elsewhere = ValueSpace { marked: 0, ..little };
+        assert_eq!(elsewhere.excess(1.3), 500, "partitions without separated values are not read");
     }
 }

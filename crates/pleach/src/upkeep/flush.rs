@@ -93,7 +93,9 @@ impl Upkeep {
             now: self.ctx.env.wall_clock().as_secs(),
             newest_seq: oldest.memtable.last_seq(),
         };
-        if let Err(error) = flush.write(&oldest.memtable) {
+        // The name of the floor's segment may be new too.
+        let written = flush.write(&oldest.memtable).and_then(|()| self.ctx.sync_dir("flush.dir_sync"));
+        if let Err(error) = written {
             flush.abandon();
             return Err(error);
         }
@@ -104,6 +106,8 @@ impl Upkeep {
     }
 
     /// Makes the flush durable and lets readers see its files instead of the memtable.
+    ///
+    /// Requires: files and names are synced.
     fn install_flush(
         &self,
         state: &State,
@@ -113,8 +117,6 @@ impl Upkeep {
         values: SeparatedValues<'_>,
     ) -> Result<()> {
         let bytes = written.iter().map(|file| file.summary.file_len).sum();
-        // The name of the floor's segment may be new too.
-        self.ctx.sync_dir("flush.dir_sync")?;
         let segments = values.segments();
         // From the edit on, versions own them.
         self.version_set.record_files.lock().give_up(&segments);

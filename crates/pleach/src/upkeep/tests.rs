@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
-use pleach_env::{Env, FileId, SimEnv};
+use pleach_env::{Env, Fault, FaultKind, FileId, SimEnv};
 
 use super::*;
 use crate::{Db, Options};
@@ -37,6 +37,36 @@ fn a_step_that_found_the_disk_full_is_repeated_once_when_files_could_be_removed(
         upkeep.ctx.status.forget_shortage();
     }
     assert!(db.poisoned().is_none());
+}
+
+/// The store is poisoned then. The log still has what was to be flushed.
+#[test]
+fn a_flush_whose_names_are_not_synced_leaves_no_file() {
+    let open = || {
+        let env = SimEnv::new(1);
+        let options = Options::new().env(Arc::clone(&env) as _).memtable_bytes(64 << 10).separate_at(100);
+        let db = options.open("store").unwrap();
+        let value = |key: u32| vec![1; if key.is_multiple_of(8) { 200 } else { 50 }];
+        (0..200u32).for_each(|key| db.default_partition().put(key.to_le_bytes(), value(key)).unwrap());
+        (env, db)
+    };
+    let (env, db) = open();
+    let (sender, calls) = mpsc::channel();
+    env.on_op(Box::new(move |op, call| sender.send((op, call)).unwrap_or(())));
+    db.flush().unwrap();
+    let syncs: Vec<_> = calls.try_iter().filter(|(_, call)| *call == "sync_dir").map(|(op, _)| op).collect();
+    assert!(db.stats().value_files > 0 && !syncs.is_empty());
+    for at_op in syncs {
+        let (env, db) = open();
+        env.set_fault(Some(Fault { at_op, kind: FaultKind::SyncFails }));
+        db.flush().unwrap_err();
+        assert!(db.poisoned().is_some());
+        for name in env.file_names(&db.inner().ctx.dir) {
+            let is_left = crate::file_names::parse_sst_name(&name).is_some()
+                || crate::file_names::parse_values_name(&name).is_some();
+            assert!(!is_left, "{name}");
+        }
+    }
 }
 
 /// A repeated step may remove only its own output: without the limit it would be repeated without end.

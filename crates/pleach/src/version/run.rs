@@ -115,15 +115,15 @@ pub(crate) struct Run {
     pub(crate) newest_seq: SeqNo,
     pub(crate) files: Vec<RunFile>,
     pub(crate) totals: Totals,
-    /// Which file can hold a key.
-    locator: Index,
+    /// Which file can hold a key. `None` if the index would be too long; then the files are searched.
+    locator: Option<Index>,
 }
 
 impl Run {
     /// Requires: [`Run::check_files`] finds nothing wrong.
     pub(crate) fn new(meta: &RunMeta, files: Vec<RunFile>) -> Self {
         let RunMeta { id, stage, kind, ref clip, newest_seq, .. } = *meta;
-        let (totals, locator) = (Totals::of(&files), locator(&files));
+        let (totals, locator) = (Totals::of(&files), locator(&files, LOCATOR_LEN_MAX));
         Self { id, stage, kind, clip: clip.clone(), newest_seq, files, totals, locator }
     }
 
@@ -133,12 +133,25 @@ impl Run {
         if self.clip.as_deref().is_some_and(|clip| user_key < clip) || self.files.is_empty() {
             return None;
         }
-        let file = if let [only] = &self.files[..] {
-            only
-        } else {
-            &self.files[self.locator.find(user_key) as usize]
-        };
+        let file =
+            if let [only] = &self.files[..] { only } else { &self.files[self.last_file_from(user_key)] };
         (&*file.meta.smallest <= user_key && user_key <= &*file.meta.largest).then_some(file)
+    }
+
+    /// Index of the last file that does not begin above `user_key`, or 0. If the key lies between two files, of either.
+    ///
+    /// Requires: there are files.
+    #[inline]
+    fn last_file_from(&self, user_key: &[u8]) -> usize {
+        match &self.locator {
+            Some(locator) => locator.find(user_key) as usize,
+            None => self.search_files(user_key),
+        }
+    }
+
+    #[cold]
+    fn search_files(&self, user_key: &[u8]) -> usize {
+        self.files.partition_point(|file| &*file.meta.smallest <= user_key).saturating_sub(1)
     }
 
     /// Whether the run may hold `user_key`: by clip, key range and filter. A no is certain.
@@ -156,8 +169,7 @@ impl Run {
     /// Index of the first file whose largest key is `user_key` or above.
     pub(crate) fn first_file_reaching(&self, user_key: &[u8]) -> usize {
         let Some(last) = self.files.len().checked_sub(1) else { return 0 };
-        // The locator finds the last file that does not begin above the key.
-        let file = if last == 0 { 0 } else { self.locator.find(user_key) as usize };
+        let file = if last == 0 { 0 } else { self.last_file_from(user_key) };
         file + usize::from(&*self.files[file].meta.largest < user_key)
     }
 
@@ -180,7 +192,7 @@ impl Run {
 
     /// The run with other files.
     pub(crate) fn with_files(&self, files: Vec<RunFile>) -> Self {
-        let (totals, locator) = (Totals::of(&files), locator(&files));
+        let (totals, locator) = (Totals::of(&files), locator(&files, LOCATOR_LEN_MAX));
         Self { clip: self.clip.clone(), files, totals, locator, ..*self }
     }
 
@@ -220,11 +232,43 @@ impl Run {
     }
 }
 
-/// An index by which the file of a key is found.
-fn locator(files: &[RunFile]) -> Index {
+/// Longest locator, by an upper bound of its length (arbitrary). An index holds less than 256 MiB of separators. A locator has
+/// more only if many files begin with a long prefix of the largest key of the file before.
+const LOCATOR_LEN_MAX: usize = 64 << 20;
+
+/// An index by which the file of a key is found; `None` if it would be longer than `len_max`.
+fn locator(files: &[RunFile], len_max: usize) -> Option<Index> {
     let mut locator = IndexBuilder::new();
     for pair in files.windows(2) {
         locator.boundary(&pair[0].meta.largest, &pair[1].meta.smallest);
+        if locator.encoded_len_max() > len_max {
+            return None;
+        }
     }
-    locator.finish()
+    Some(locator.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::locator;
+    use crate::tests::trees::tree;
+
+    #[test]
+    fn files_are_found_without_a_locator() {
+        let tree = tree("1:1b1k10-19+b1k30-39+b1k50-59+b1k70-79");
+        let with = &tree.runs[0];
+        assert!(locator(&with.files, 30).is_some(), "three separators of one byte");
+        assert!(locator(&with.files, 10).is_none());
+        let mut without = (**with).clone();
+        without.locator = locator(&with.files, 10);
+        let found = |key: &str| without.file_for(key.as_bytes()).map(|file| file.meta.file.0);
+        assert_eq!(["10", "39", "55", "79"].map(found), [Some(100), Some(101), Some(102), Some(103)]);
+        for key in (0..100).map(|key| format!("{key:02}")).chain([String::new(), "100".into()]) {
+            let by = |run: &super::Run| {
+                let file = run.file_for(key.as_bytes()).map(|file| file.meta.file);
+                (file, run.first_file_reaching(key.as_bytes()))
+            };
+            assert_eq!(by(&without), by(with), "{key:?}");
+        }
+    }
 }

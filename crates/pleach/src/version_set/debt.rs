@@ -32,11 +32,12 @@ impl Debt {
         let (entries, bytes) = (tree.sum(|run| run.totals.entries), tree.sum(|run| run.totals.bytes));
         let garbage = tree.sum(|run| run.totals.garbage).min(entries);
         let garbage_bytes = as_f64(bytes) * as_f64(garbage) / as_f64(entries.max(1));
-        // The other shapes do not merge for garbage, so a wait of the writers would not reduce it.
+        let runs = tree.runs.iter().filter(|run| !run.files.is_empty()).count() as u64;
+        // The other shapes do not merge for garbage, and a single run is not merged: a wait of the writers would not reduce it.
         let counts = policy.shape == Shape::ForestOverBottom
+            && runs > 1
             && garbage_bytes > as_f64(GARBAGE_MEMTABLES * policy.memtable_bytes);
         let share = as_f64(garbage) / as_f64((entries - garbage).max(1));
-        let runs = tree.runs.iter().filter(|run| !run.files.is_empty()).count() as u64;
         Self { runs: as_f64(runs), garbage_share: if counts { share } else { 0.0 } }
     }
 }
@@ -127,5 +128,13 @@ mod tests {
         let share = |shape| Debt::of(&tree, &policy(shape)).garbage_share;
         assert!(share(Shape::ForestOverBottom) > GARBAGE.1);
         assert_eq!((share(Shape::Forest), share(Shape::Leveled)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn the_estimated_garbage_of_a_single_run_is_no_debt() {
+        let (policy, tree) = (policy(Shape::ForestOverBottom), tree("1:1b100000o90000"));
+        let situation = Situation { tree: &tree, busy: &[], now: 0 };
+        assert_eq!(picker::pick(&policy, situation), None, "the premise");
+        assert_eq!(ratios(&tree, &policy), (0.0, 0.0));
     }
 }

@@ -1,8 +1,9 @@
 //! Room on the disk: the space that writers keep free so that a nearly full disk can still be emptied.
 //!
 //! A flush writes SSTs before it frees log segments, and a compaction writes outputs before it removes inputs. So writers keep
-//! space free for three things: the log of the next step of the memtable, the flush of all memtables, and the output of a
-//! compaction until its first input is removed. They check at the memtable's first write and then at each step of its fill.
+//! space free for four things: the log of the next step of the memtable, the flush of all memtables, the output of a
+//! compaction until its first input is removed, and a file of moved values until those that it replaces are removed. They
+//! check at the memtable's first write and then at each step of its fill. Relocation leaves the first two free, too.
 //! If less space is free, puts fail with the system's error for a full disk. Reads, drops, flushes and compactions go on,
 //! and the space that they free lets writers go on too.
 //!
@@ -35,12 +36,12 @@ impl WritePath {
         }
         let step = room_step(&self.ctx.options);
         let upcoming = used - memtable.used_bytes() + step;
-        let kept = kept_free(
-            &self.version_set.state.load(),
-            &self.ctx.options,
-            upcoming,
-            self.version_set.ledger.lock().step_bytes(),
-        );
+        let kept = {
+            let (state, options) = (self.version_set.state.load(), &self.ctx.options);
+            let compaction = self.version_set.ledger.lock().step_bytes();
+            let upkeep = compaction.saturating_add(relocation_bytes(&state, options));
+            kept_free(&state, options, upcoming).saturating_add(upkeep)
+        };
         let for_puts = kept.saturating_add(STEPS_FOR_DELETES * step as u64);
         let free = || self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
         if free() < for_puts {
@@ -62,6 +63,17 @@ impl WritePath {
                 request.result = Some(Err(self.no_room(free, for_puts)));
             }
         }
+    }
+
+    /// About the bytes of values that relocation moves at once.
+    pub(crate) fn moved_bytes(&self) -> u64 {
+        moved_bytes(&self.ctx.options)
+    }
+
+    /// Bytes that relocation leaves free for the log and for flushes.
+    pub(crate) fn kept_for_flushes(&self) -> u64 {
+        let options = &self.ctx.options;
+        kept_free(&self.version_set.state.load(), options, room_step(options))
     }
 
     #[cold]
@@ -109,15 +121,25 @@ fn room_step(options: &Options) -> usize {
     (options.memtable_budget() / 16).clamp(4 << 10, 1 << 20)
 }
 
-/// Bytes that may be written before any are freed: by the log for `upcoming` bytes, by the flush of all memtables, and by a
-/// step of the largest compaction (`compaction`).
-fn kept_free(state: &State, options: &Options, upcoming: usize, compaction: u64) -> u64 {
+/// Bytes that may be written before any are freed: by the log for `upcoming` bytes, and by the flush of all memtables.
+fn kept_free(state: &State, options: &Options, upcoming: usize) -> u64 {
     let (upcoming, sst_bytes) = (upcoming as u64, options.sst_bytes);
     // The log's space is reserved in steps. One step is for the next segment, because a flush switches the memtable.
     let log = upcoming + 2 * options.segment_bytes().min(LOG_STEP_BYTES);
     let used = state.memtables().map(|memtable| memtable.used_bytes() as u64);
     let flush: u64 = used.chain([upcoming]).map(|bytes| bytes + bytes.min(sst_bytes)).sum();
-    (log + flush).saturating_add(compaction)
+    log + flush
+}
+
+/// About the bytes of values that relocation moves at once.
+fn moved_bytes(options: &Options) -> u64 {
+    options.sst_bytes.min(options.memtable_budget() as u64)
+}
+
+/// Bytes that a step of relocation writes before it can remove a file of values.
+fn relocation_bytes(state: &State, options: &Options) -> u64 {
+    let values = state.version.values.iter().map(|segment| segment.live.bytes);
+    values.fold(0, u64::saturating_add).min(moved_bytes(options))
 }
 
 /// Largest step in which the log's space is reserved.

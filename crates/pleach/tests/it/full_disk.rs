@@ -1,7 +1,7 @@
 //! Full disks: reads, deletes and drops work, and no file is left behind or lost.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use pleach::env::{CrashPolicy, Env, Fault, FaultKind, SimEnv};
 use pleach::{Db, ErrorKind, Options};
@@ -237,6 +237,71 @@ fn a_power_cut_in_an_open_on_a_full_disk_loses_nothing() {
         }
     }
     assert!(images > 100, "{images}");
+}
+
+/// An open writes the log again, into several short segments, and cannot move the floor to them. So it removes them. The names
+/// go early, and of the old segments what was pending is lost: the last new segment must not outlive the first one.
+#[test]
+fn a_power_cut_while_new_segments_are_discarded_loses_nothing() {
+    const SYNCED: usize = 60;
+    let name = |key: usize| format!("{key:03}").into_bytes();
+    let killed = SimEnv::new(1);
+    let db = open(&killed);
+    let put = |key| db.default_partition().put(name(key), [7; 700]).unwrap();
+    (0..SYNCED).for_each(put);
+    db.sync().unwrap();
+    (SYNCED..SYNCED + 200).for_each(put);
+    let capture = killed.capture();
+    let segments =
+        |env: &SimEnv| names(env).iter().filter(|name| name.strip_suffix(".log").is_some()).count();
+    // The first try fails at call `early`, so that the second one makes short segments.
+    let machine = |early: u64| {
+        let env = capture.crash_image(CrashPolicy::ProcessKill, 1);
+        env.add_fault(Fault { at_op: env.op_count() + early, kind: FaultKind::NoSpace });
+        env
+    };
+    let is_short = |early: &u64| {
+        let env = machine(*early);
+        let _db = options(&env).open(DIR).unwrap();
+        segments(&env) >= 3
+    };
+    let early = (1..30).find(is_short).expect("the second try makes short segments");
+    let calls = {
+        let env = machine(early);
+        let first = env.op_count();
+        drop(options(&env).open(DIR).unwrap());
+        env.op_count() - first
+    };
+    let mut images = 0;
+    for at in early + 1..calls {
+        let env = machine(early);
+        let first = env.op_count();
+        // A store that cannot append to its manifest releases its reserve and tries again.
+        for call in at..at + 6 {
+            env.add_fault(Fault { at_op: first + call, kind: FaultKind::NoSpace });
+        }
+        env.capture_at(&(first + at..first + at + 60).collect::<Vec<_>>());
+        let (sender, removals) = mpsc::channel();
+        env.on_op(Box::new(move |op, call| {
+            if call == "remove_file" {
+                sender.send(op).unwrap_or(());
+            }
+        }));
+        drop(options(&env).open(DIR));
+        let removals: Vec<_> = removals.try_iter().filter(|op| *op > first + at).collect();
+        for (op, image) in env.captured() {
+            if !removals.iter().any(|removal| (*removal..removal + 2).contains(&op)) {
+                continue;
+            }
+            let image = image.crash_image(CrashPolicy::Adversarial, op);
+            let story = format!("full at {at} of {calls}, cut at {}", op - first);
+            let db = options(&image).open(DIR).unwrap_or_else(|error| panic!("{story}: {error}"));
+            let found = db.default_partition().iter().count();
+            assert!((SYNCED..=SYNCED + 200).contains(&found), "{story}: {found}");
+            images += 1;
+        }
+    }
+    assert!(images > 20, "{images}");
 }
 
 /// The reserve is for a full disk; it does not fill one.

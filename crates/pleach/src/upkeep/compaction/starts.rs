@@ -2,6 +2,13 @@
 //!
 //! A job holds a file's buffer for each of its inputs, so it is started only when there is a worker for it. While as many
 //! jobs wait as there are workers, only a job that is more urgent than all of them is started. Partitions take turns.
+//!
+//! # Requests
+//! A requested merge needs all runs, or those of its range, so it may have to wait for jobs in progress. Until it starts, the
+//! policy starts only *smaller* merges of the partition: those whose output stage comes before the output stages of all
+//! its jobs in progress. Flushed runs are merged meanwhile, however long a merge into the last stage lasts. And the request
+//! starts: each time that the largest job ends, the next one has a smaller output stage, so at most one merge of each stage
+//! comes before the request.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -10,12 +17,12 @@ use pleach_env::Result;
 
 use super::job::CompactionJob;
 use super::requests::{RangeRequests, Requests};
-use super::worker::{Compactions, List};
+use super::worker::{ClaimedRun, Compactions, List};
 use crate::keys::PartitionId;
 use crate::picker::{self, Plan, RangeWork, Situation, WholePlan};
 use crate::shape::{Conversion, Policy, STAGE_FIRST};
-use crate::version::Version;
 use crate::version::edit::RunId;
+use crate::version::{SubTree, Version};
 use crate::version_set::DUE_MAX;
 
 /// All that the result of a search for jobs to start depends on.
@@ -63,6 +70,13 @@ struct Picked {
     request: Option<u64>,
 }
 
+impl Picked {
+    /// It, if its output stage comes before `before`.
+    fn if_urgent(self, before: Option<u8>) -> Option<Self> {
+        before.is_none_or(|before| self.plan.output_stage() < before).then_some(self)
+    }
+}
+
 impl List {
     /// The uppermost output stage of the waiting jobs.
     fn first_stage(&self) -> u8 {
@@ -71,7 +85,18 @@ impl List {
 
     /// Runs of the partition that jobs work on which the version does not record.
     pub(super) fn busy(&self, partition: PartitionId) -> Vec<RunId> {
-        self.partial_runs.iter().filter(|(of, _)| *of == partition).map(|(_, run)| *run).collect()
+        self.partial_runs
+            .iter()
+            .filter(|claimed| claimed.partition == partition)
+            .map(|claimed| claimed.run)
+            .collect()
+    }
+
+    /// The uppermost output stage of the jobs in progress on the partition; 0 if there are none.
+    fn first_stage_of(&self, partition: PartitionId, tree: &SubTree) -> u8 {
+        let recorded = tree.jobs.iter().filter_map(|job| tree.run(job.output)).map(|run| run.stage);
+        let claimed = self.partial_runs.iter().filter(|claimed| claimed.partition == partition);
+        recorded.chain(claimed.map(|claimed| claimed.output_stage)).min().unwrap_or(0)
     }
 }
 
@@ -180,13 +205,16 @@ impl Compactions {
     /// Puts a job on the list that the version does not record, and keeps others off its runs.
     fn claim(&self, list: &mut List, job: CompactionJob) {
         let partition = job.partition;
-        list.partial_runs.extend(job.claimed().iter().map(|run| (partition, *run)));
+        let output_stage = job.output_stage;
+        let claimed = job.claimed().iter().map(|&run| ClaimedRun { partition, run, output_stage });
+        list.partial_runs.extend(claimed);
         list.waiting.push(job);
         self.upkeep.background.lock().partial_runs = list.partial_runs.len();
     }
 
     /// The next job to start: requests first, then each partition in its turn, then a conversion that has waited for room, then
-    /// sparse files. If `before` is given, only a job whose output stage comes before it.
+    /// sparse files. If `before` is given, only a job whose output stage comes before it. For partitions with open requests, see
+    /// the module's text.
     ///
     /// Requires: the requests were looked at before the version, so that it has all that was to be merged.
     fn pick(
@@ -199,31 +227,8 @@ impl Compactions {
         let is_quiet = self.upkeep.is_quiet();
         let policy = self.upkeep.ctx.options.policy(is_quiet);
         let now = self.upkeep.compaction_clock();
-        let picked = |partition, plan: Plan, request| {
-            let is_urgent = before.is_none_or(|before| plan.output_stage() < before);
-            is_urgent.then_some(Picked { partition, plan, request })
-        };
-        let requested = requests.whole.open().find_map(|(id, number, converts)| {
-            let busy = list.busy(id);
-            let tree = version.tree(id)?;
-            let situation = Situation { tree, busy: &busy, now };
-            let mut plan = pick_requested(&policy, situation, converts)?;
-            plan.converts = plan.converts && (converts || self.has_room(tree));
-            picked(id, Plan::Whole(plan), Some(number))
-        });
-        let requested = requested.or_else(|| {
-            requests.ranges.open().find_map(|request| {
-                let busy = list.busy(request.partition);
-                let tree = version.tree(request.partition)?;
-                let situation = Situation { tree, busy: &busy, now };
-                match picker::pick_range(&policy, situation, &request.range) {
-                    RangeWork::Due(plan) => {
-                        picked(request.partition, Plan::Range(plan), Some(request.number))
-                    }
-                    RangeWork::Nothing | RangeWork::Waits => None,
-                }
-            })
-        });
+        let picked = |partition, plan, request| Picked { partition, plan, request }.if_urgent(before);
+        let requested = self.pick_open_request(list, version, requests, before);
         if requested.is_some() {
             return requested;
         }
@@ -232,6 +237,13 @@ impl Compactions {
             let busy = list.busy(id);
             let tree = version.tree(id)?;
             let situation = Situation { tree, busy: &busy, now };
+            if requests.is_open(id) {
+                // A conversion needs all runs.
+                let policy = Policy { conversion: Conversion::Never, ..policy };
+                let plan = picker::pick(&policy, situation)?;
+                let is_smaller = plan.output_stage() < list.first_stage_of(id, tree);
+                return if is_smaller { picked(id, plan, None) } else { None };
+            }
             let mut plan = picker::pick(&policy, situation)?;
             let converts = matches!(&plan, Plan::Whole(plan) if plan.converts);
             if converts && with_room != Some(id) && !self.has_room_or_waits(list, id, tree) {
@@ -242,7 +254,7 @@ impl Compactions {
         };
         let by_policy = loop {
             let due = self.upkeep.version_set.ledger.lock().due(is_quiet, last, before);
-            let found = due.iter().filter(|id| !requests.is_open(**id)).find_map(|id| by_policy(*id));
+            let found = due.iter().find_map(|id| by_policy(*id));
             looked_at += due.len();
             // Conversions that wait for room have no plan. Behind them may be partitions that have one.
             let next =
@@ -266,6 +278,40 @@ impl Compactions {
             })
         };
         by_policy.or_else(conversion).or_else(sparse)
+    }
+
+    /// The first open request whose merge can start.
+    fn pick_open_request(
+        &self,
+        list: &List,
+        version: &Version,
+        requests: &Pending,
+        before: Option<u8>,
+    ) -> Option<Picked> {
+        let policy = self.upkeep.ctx.options.policy(self.upkeep.is_quiet());
+        let now = self.upkeep.compaction_clock();
+        let picked = |partition, plan, request| Picked { partition, plan, request }.if_urgent(before);
+        let whole = requests.whole.open().find_map(|(id, number, converts)| {
+            let busy = list.busy(id);
+            let tree = version.tree(id)?;
+            let situation = Situation { tree, busy: &busy, now };
+            let mut plan = pick_requested(&policy, situation, converts)?;
+            plan.converts = plan.converts && (converts || self.has_room(tree));
+            picked(id, Plan::Whole(plan), Some(number))
+        });
+        whole.or_else(|| {
+            requests.ranges.open().find_map(|request| {
+                let busy = list.busy(request.partition);
+                let tree = version.tree(request.partition)?;
+                let situation = Situation { tree, busy: &busy, now };
+                match picker::pick_range(&policy, situation, &request.range) {
+                    RangeWork::Due(plan) => {
+                        picked(request.partition, Plan::Range(plan), Some(request.number))
+                    }
+                    RangeWork::Nothing | RangeWork::Waits => None,
+                }
+            })
+        })
     }
 
     /// Removes the requests that are fulfilled and wakes those who made them. Returns the newest version and the pending

@@ -15,9 +15,10 @@ use pleach_table::ValueKind;
 use super::job::{CompactionJob, Progress};
 use super::worker::{Compactions, Worker};
 use crate::file_names::parse_values_name;
-use crate::keys::PartitionId;
+use crate::keys::{KeyRange, PartitionId};
 use crate::picker::{self, Plan, Situation, WholePlan};
 use crate::scan::{Direction, Merge, RunReads, SeekTo, SourceCursor};
+use crate::shape::STAGE_BOTTOM;
 use crate::upkeep::{RoomClaim, Upkeep};
 use crate::values::{CHECKSUM_LEN, SegmentUses, ValueRefs};
 use crate::{Db, Options, Shape};
@@ -250,6 +251,88 @@ fn no_two_jobs_work_on_a_run() {
     let list = compactions.list.lock();
     let runs: Vec<_> = jobs.iter().chain(&list.waiting).flat_map(|job| job.inputs.clone()).collect();
     assert_eq!(BTreeSet::from_iter(runs.clone()).len(), runs.len(), "{runs:?}");
+}
+
+/// Flushes what was written. No other job takes its turn.
+fn flush_by_hand(db: &Db) {
+    let inner = db.inner();
+    inner.writes.switch_memtable(&mut inner.writes.lock()).unwrap();
+    while inner.upkeep.flush_oldest().unwrap() {}
+}
+
+/// Flushed runs are merged while a request waits for a long merge, and behind that merge the request is fulfilled.
+#[test]
+fn a_request_that_waits_holds_up_no_smaller_merge() {
+    for is_of_range in [false, true] {
+        let env = SimEnv::new(1);
+        let options =
+            Options::new().env(Arc::<SimEnv>::clone(&env)).memory(4 << 20).memtable_bytes(128 << 10);
+        let db = options.sst_bytes(4 << 10).runs_per_stage(2).compaction_threads(2).open(DIR).unwrap();
+        let mut round = 0;
+        let mut write = |count: u32| {
+            round += 1;
+            let key = |i: u32| format!("{:08}", (i + 50 * round) * 7919 % 10_000);
+            (0..count).for_each(|i| db.default_partition().put(key(i), [1; 100]).unwrap());
+            flush_by_hand(&db);
+        };
+        (0..3).for_each(|_| write(500));
+        let upkeep = &db.inner().upkeep;
+        let compactions = Compactions::new(Arc::clone(upkeep));
+        upkeep.background.lock().to_compact.insert(DEFAULT, false);
+        let mut bottom = compactions.take_job().unwrap().unwrap();
+        assert_eq!(bottom.output_stage, STAGE_BOTTOM);
+        assert_eq!(bottom.step(upkeep).unwrap(), Progress::More);
+        write(100);
+        let range =
+            KeyRange { lower: b"00001000".as_slice().into(), upper: Some(b"00003000".as_slice().into()) };
+        let number = {
+            let mut background = upkeep.background.lock();
+            if is_of_range {
+                background.ranges.insert(DEFAULT, range)
+            } else {
+                background.to_compact.insert(DEFAULT, false);
+                0
+            }
+        };
+        let is_pending = || {
+            let background = upkeep.background.lock();
+            if is_of_range {
+                background.ranges.contains(number)
+            } else {
+                background.to_compact.contains(DEFAULT)
+            }
+        };
+        let runs = || upkeep.version_set.state.load().version.tree(DEFAULT).unwrap().runs.len();
+        let mut merges = 0;
+        for _ in 0..40 {
+            write(100);
+            while let Some(mut job) = compactions.take_job().unwrap() {
+                assert!(job.output_stage < STAGE_BOTTOM);
+                while job.step(upkeep).unwrap() == Progress::More {}
+                compactions.put_back(job, Some(Progress::Done));
+                merges += 1;
+            }
+            assert!(runs() < 24, "{} runs, {merges} merges", runs());
+        }
+        assert!(merges >= 8 && is_pending(), "{merges} merges");
+        while bottom.step(upkeep).unwrap() == Progress::More {}
+        compactions.put_back(bottom, Some(Progress::Done));
+        let mut steps = 0;
+        while let Some(mut job) = compactions.take_job().unwrap() {
+            if !is_pending() {
+                break;
+            }
+            let progress = job.step(upkeep).unwrap();
+            compactions.put_back(job, Some(progress));
+            if steps % 8 == 0 {
+                write(100);
+            }
+            steps += 1;
+            assert!(steps < 4000, "it ends");
+        }
+        assert!(!is_pending());
+        db.verify().unwrap();
+    }
 }
 
 #[test]

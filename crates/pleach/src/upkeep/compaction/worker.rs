@@ -49,7 +49,7 @@ pub(super) struct List {
     /// Partitions whose conversion waits for room.
     pub(super) waiting_for_room: Waiting,
     /// Runs of partial jobs, and of those on key ranges, that wait or are in a step.
-    pub(super) partial_runs: Vec<(PartitionId, RunId)>,
+    pub(super) partial_runs: Vec<ClaimedRun>,
     /// The last search for jobs to start, if it found none.
     pub(super) empty_search: Option<Search>,
     /// Whether the version may record jobs that are not on the list.
@@ -58,6 +58,14 @@ pub(super) struct List {
     pub(super) last_started: PartitionId,
     /// Jobs taken off the list so far.
     taken: u64,
+}
+
+/// A run that a job works on which the version does not record.
+pub(super) struct ClaimedRun {
+    pub(super) partition: PartitionId,
+    pub(super) run: RunId,
+    /// The output stage of the job.
+    pub(super) output_stage: u8,
 }
 
 /// The store is quiet when nothing was written for this long.
@@ -149,7 +157,7 @@ impl Compactions {
     }
 
     /// Puts a job back on the list after a step, unless it has ended or failed; `progress` is `None` after an error.
-    fn put_back(&self, job: CompactionJob, progress: Option<Progress>) {
+    pub(super) fn put_back(&self, job: CompactionJob, progress: Option<Progress>) {
         let mut list = self.list.lock();
         if progress == Some(Progress::More) {
             list.waiting.push(job);
@@ -165,7 +173,10 @@ impl Compactions {
                 }
             }
         } else {
-            list.partial_runs.retain(|(of, run)| *of != job.partition || !job.claimed().contains(run));
+            let is_its = |claimed: &ClaimedRun| {
+                claimed.partition == job.partition && job.claimed().contains(&claimed.run)
+            };
+            list.partial_runs.retain(|claimed| !is_its(claimed));
         }
         list.empty_search = None;
         let mut background = self.upkeep.background.lock();

@@ -21,6 +21,11 @@ const PLACES_MAX: u64 = 1 << 20;
 /// A pass looks at files that seem to free so many times what is wanted, because only the marking says what they really free.
 const LOOKED_AT: u64 = 3;
 
+/// Least and largest factor by which the estimate of hidden values is corrected (arbitrary). With a factor of 0 no excess would
+/// be seen until merges have removed hidden entries, so no marking would correct the factor.
+const HIDDEN_FACTOR_MIN: f64 = 0.1;
+const HIDDEN_FACTOR_MAX: f64 = 10.0;
+
 /// The files that a marking has chosen.
 pub(super) struct Chosen {
     pub(super) victims: VecDeque<Victim>,
@@ -38,8 +43,7 @@ impl Upkeep {
             Reason::Target => garbage_share_min(target),
             Reason::Deletes => DELETED_SHARE_MIN,
         };
-        let mut space = self.cleanable_space(version);
-        space.files = space.files.saturating_add(self.relocation.lock().wanted());
+        let space = self.cleanable_space(version);
         let wanted_of = |excess: u64, live: u64| match reason {
             Reason::Target => excess.max(live / USED_PART),
             Reason::Deletes => u64::MAX,
@@ -78,8 +82,9 @@ impl Upkeep {
     /// Remembers what a marking has counted, to choose better next time.
     fn note_counts(&self, version: &Version, live: u64, files: &[ValueFileState]) {
         let hidden = sum_of_references(version).saturating_sub(live);
+        let factor = ratio(hidden, hidden_estimate(version)).clamp(HIDDEN_FACTOR_MIN, HIDDEN_FACTOR_MAX);
         let mut state = self.relocation.lock();
-        state.hidden_factor = Some(ratio(hidden, hidden_estimate(version)));
+        state.hidden_factor = Some(factor);
         state.counted = files.iter().map(|file| (file.file, file.live)).collect();
     }
 

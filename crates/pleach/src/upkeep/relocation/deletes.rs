@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use super::Upkeep;
+use super::space::marked_bytes;
 use crate::picker::value_files::is_worth_marking;
 use crate::upkeep::QUIET_AFTER;
 use crate::version::Version;
@@ -105,11 +106,4 @@ impl Upkeep {
     pub(super) fn pass_over_deletes(&self, noted: u64) {
         self.relocation.lock().deletes.done = noted;
     }
-}
-
-/// Bytes of the SSTs that a marking reads.
-pub(super) fn marked_bytes(version: &Version) -> u64 {
-    let trees = version.partitions().map(|(_, partition)| &partition.tree);
-    let with_values = trees.filter(|tree| tree.sum(|run| run.totals.value_bytes) > 0);
-    with_values.map(|tree| tree.sum(|run| run.totals.bytes)).fold(0, u64::saturating_add)
 }

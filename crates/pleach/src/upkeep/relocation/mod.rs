@@ -47,9 +47,9 @@ use crate::keys::PartitionId;
 use crate::picker::value_files::{ValueFileState, ValueSpace, is_worth_reading};
 use crate::trace;
 use crate::version::Version;
-use deletes::{DeletesDue, NotedDeletes, marked_bytes};
+use deletes::{DeletesDue, NotedDeletes};
 use marking::Places;
-use space::{hidden_estimate, moved_len, ratio, scaled, space_of, states_of};
+use space::{hidden_estimate, marked_bytes, moved_len, ratio, scaled, space_of, states_of};
 
 /// Writers are charged when files exceed their space by a memtable, at most so many bytes: a flush adds that at once, and
 /// relocation needs a while to take it away again. They nearly stop at [`DEBT_HARD`] times as much more. Arbitrary.
@@ -61,7 +61,8 @@ const DEBT_HARD: u64 = 3;
 /// been written. It reads all SSTs, so it should serve for long; but values that die after it are moved all the same.
 const USED_PART: u64 = 10;
 
-/// If nothing could be freed, the next try waits until this part of the files is wanted in addition: 2 %. Arbitrary.
+/// If nothing could be freed, the next try waits until this part of all files, SSTs included, is wanted in addition: 2 %.
+/// Arbitrary.
 const PUT_OFF_PART: u64 = 50;
 
 /// State of relocation that threads share with the job.
@@ -305,7 +306,13 @@ impl Job for Relocator {
             Err(error) => {
                 self.victims.clear();
                 self.upkeep.relocation.lock().is_busy = false;
-                self.upkeep.background_failed(error)
+                let is_shortage = error.is_shortage();
+                let next = self.upkeep.background_failed(error);
+                if is_shortage && next == JobStep::Idle {
+                    // Otherwise each wake would mark and copy again, and meet the same shortage.
+                    self.upkeep.put_off_relocation();
+                }
+                next
             }
         }
     }
@@ -340,9 +347,7 @@ impl Upkeep {
 
     /// Bytes to be freed: those above the target, and those that conversions want.
     fn wanted_space(&self, version: &Version) -> u64 {
-        let mut space = self.cleanable_space(version);
-        space.files = space.files.saturating_add(self.relocation.lock().wanted());
-        space.excess(self.ctx.options.relocation_target())
+        self.cleanable_space(version).excess(self.ctx.options.relocation_target())
     }
 
     /// Has `bytes` freed below the target for the conversion of a partition, as far as there is garbage; 0 ends that.
@@ -373,10 +378,11 @@ impl Upkeep {
         space_of(version, scaled(hidden_estimate(version), factor))
     }
 
-    /// The same, without the garbage of files that cannot be cleaned.
+    /// The same, without the garbage of files that cannot be cleaned, and with what conversions want.
     fn cleanable_space(&self, version: &Version) -> ValueSpace {
         let mut space = self.estimated_space(version);
         let state = self.relocation.lock();
+        space.wanted = state.wanted();
         if !state.damaged.is_empty() {
             let files = state.states_of(version, 1.0);
             let damaged = files.iter().filter(|file| state.damaged.contains(&file.file));
@@ -412,14 +418,11 @@ impl Upkeep {
     }
 
     /// Measures by how much separated values exceed their space, for the charge of writers. Returns the newest version.
+    ///
+    /// Garbage counts only if relocation can free it: neither that of SSTs, nor what the last try could not free.
     fn measure_value_debt(&self) -> Arc<Version> {
         let version = Arc::clone(&self.version_set.state.load().version);
-        let excess = if version.values.is_empty() {
-            0
-        } else {
-            let second_copy = f64::from(u8::from(self.ctx.options.always_converts()));
-            self.cleanable_space(&version).excess(self.ctx.options.relocation_target() + second_copy)
-        };
+        let excess = if version.values.is_empty() { 0 } else { self.charged_space(&version) };
         let soft = (self.ctx.options.memtable_budget() as u64).min(DEBT_SOFT_MAX);
         let debt = ratio(excess.saturating_sub(soft), DEBT_HARD * soft).min(1.0);
         self.ctx.value_debt.store(debt.to_bits(), Ordering::Relaxed);
@@ -427,11 +430,24 @@ impl Upkeep {
         version
     }
 
+    /// Bytes above the target that relocation is to free. Conversions wait for what they want, and writers do not.
+    fn charged_space(&self, version: &Version) -> u64 {
+        let (space, target) = (self.cleanable_space(version), self.ctx.options.relocation_target());
+        let space = ValueSpace { wanted: 0, ..space };
+        if self.ctx.options.always_converts() {
+            // A second copy, while everything is converted.
+            return space.excess(target + 1.0);
+        }
+        space.excess(target).saturating_sub(self.relocation.lock().retry_above)
+    }
+
     /// Puts off relocation until more space is wanted: nothing could be freed.
     fn put_off_relocation(&self) {
         let version = Arc::clone(&self.version_set.state.load().version);
-        let (excess, files) = (self.wanted_space(&version), self.estimated_space(&version).files);
-        self.relocation.lock().retry_above = excess + (files / PUT_OFF_PART).max(1);
+        let space = self.cleanable_space(&version);
+        let step = space.files.saturating_add(space.ssts) / PUT_OFF_PART;
+        let excess = space.excess(self.ctx.options.relocation_target());
+        self.relocation.lock().retry_above = excess + step.max(1);
     }
 }
 

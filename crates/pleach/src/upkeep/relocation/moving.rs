@@ -6,23 +6,26 @@ use std::sync::Arc;
 
 use pleach_env::{Error, FileId, Result, failpoint};
 
+use super::space::moved_len;
 use super::{Places, Victim};
 use crate::state::State;
 use crate::stats::add;
 use crate::upkeep::Upkeep;
-use crate::values::{CHECKSUM_LEN, HomeKind, LiveSegment, MovedFileBuilder, ValueHome, ValuePointer};
+use crate::values::{
+    CHECKSUM_LEN, HomeKind, LiveSegment, MovedFileBuilder, SegmentUse, ValueHome, ValuePointer,
+};
 use crate::version::edit::{Edit, EditItem};
 
 impl Upkeep {
-    /// Cleans the first files: as many as fill a new file of about the length of a log segment.
+    /// Cleans the first files for whose live values the disk has room: as many as fill a new file of about the length of a log
+    /// segment.
     ///
-    /// Returns the bytes by which the files have become shorter.
+    /// Returns the bytes by which the files have become shorter; 0 if the disk has no room.
     ///
     /// After an error nothing has changed; in a poisoned store the edit may be durable.
     pub(super) fn move_some(&self, victims: &mut VecDeque<Victim>) -> Result<u64> {
         // Files stay on the disk until those that replace them are complete.
-        let bytes = self.ctx.options.sst_bytes.min(self.ctx.options.memtable_budget() as u64);
-        let some = take_some(victims, bytes);
+        let some = take_some(victims, self.writes.moved_bytes(), self.room_for_moves());
         let before: u64 = some.iter().map(|victim| victim.len).sum();
         let version = Arc::clone(&self.version_set.state.load().version);
         let mut segments: Vec<(Arc<ValueHome>, FileId, Places)> = Vec::new();
@@ -60,6 +63,17 @@ impl Upkeep {
         failpoint::reached("relocation.committed");
         committed?;
         Ok(before.saturating_sub(moved.map_or(0, |(_, len)| len)))
+    }
+
+    /// Bytes that a new file may take. Flushes need the rest of what is free on the disk.
+    fn room_for_moves(&self) -> u64 {
+        let kept = self.writes.kept_for_flushes();
+        let free = || self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX).saturating_sub(kept);
+        let room = free();
+        if room < self.writes.moved_bytes() && self.version_set.remove_obsolete() > 0 {
+            return free();
+        }
+        room
     }
 
     /// Copies the live values to a new file, and makes it durable with its name. Returns its number and length; `None` if
@@ -148,28 +162,45 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Live values that are moved to one file from several sources: offsets in its table have 32 bits.
 const MOVED_BYTES_MAX: u64 = 1 << 30;
 
-/// Takes files whose live values are about `bytes` together, at least one.
-fn take_some(victims: &mut VecDeque<Victim>, bytes: u64) -> Vec<Victim> {
-    let (mut some, mut live, bytes) = (Vec::new(), 0u64, bytes.min(MOVED_BYTES_MAX));
+/// Takes files whose live values are about `bytes` together, at least one, but only files whose values have `room` in a new
+/// file. The others stay in the list.
+fn take_some(victims: &mut VecDeque<Victim>, bytes: u64, room: u64) -> Vec<Victim> {
+    let (mut some, mut left) = (Vec::new(), VecDeque::new());
+    let (mut live, mut moved, bytes) = (0u64, 0u64, bytes.min(MOVED_BYTES_MAX));
     while let Some(victim) = victims.pop_front() {
-        let len = victim.live();
+        let (len, moved_len) = (victim.live(), victim.moved_len());
+        if len > 0 && moved + moved_len > room {
+            left.push_back(victim);
+            continue;
+        }
         if live > 0 && live + len > MOVED_BYTES_MAX {
             victims.push_front(victim);
             break;
         }
-        live += len;
+        (live, moved) = (live + len, moved + moved_len);
         some.push(victim);
         if live >= bytes {
             break;
         }
     }
+    left.append(victims);
+    *victims = left;
     some
 }
 
 impl Victim {
     /// Bytes of its live values.
     fn live(&self) -> u64 {
-        let places = self.segments.iter().flat_map(|(_, places)| places);
-        places.map(|(_, len)| u64::from(*len)).fold(0, u64::saturating_add)
+        self.places().map(|(_, len)| u64::from(*len)).fold(0, u64::saturating_add)
+    }
+
+    /// About the bytes that they take in a new file.
+    fn moved_len(&self) -> u64 {
+        let values = self.places().count() as u64;
+        moved_len(SegmentUse { values, bytes: self.live() + values * CHECKSUM_LEN as u64 })
+    }
+
+    fn places(&self) -> impl Iterator<Item = &(u32, u32)> {
+        self.segments.iter().flat_map(|(_, places)| places)
     }
 }

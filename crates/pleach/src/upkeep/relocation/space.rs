@@ -51,6 +51,14 @@ pub(super) fn hidden_estimate(version: &Version) -> u64 {
     version.partitions().map(|(id, partition)| hidden(id, &partition.tree)).fold(0, u64::saturating_add)
 }
 
+/// Bytes of the SSTs that a marking reads: those of partitions with separated values.
+pub(super) fn marked_bytes(version: &Version) -> u64 {
+    let trees = version.partitions().map(|(_, partition)| &partition.tree);
+    let with_values = trees.filter(|tree| tree.sum(|run| run.totals.value_bytes) > 0);
+    with_values.map(|tree| tree.sum(|run| run.totals.bytes)).fold(0, u64::saturating_add)
+}
+
+/// The space of a version, of whose values `hidden` bytes are hidden by newer entries.
 pub(super) fn space_of(version: &Version, hidden: u64) -> ValueSpace {
     let (mut ssts, mut live_ssts) = (0u64, 0u64);
     for (id, partition) in version.partitions() {
@@ -63,6 +71,8 @@ pub(super) fn space_of(version: &Version, hidden: u64) -> ValueSpace {
         files: version.values.homes().values().map(|(home, _)| home.len).fold(0, u64::saturating_add),
         ssts,
         live_ssts,
+        marked: marked_bytes(version),
+        wanted: 0,
         live: sum_of_references(version).saturating_sub(hidden),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use pleach_env::{Clients, CrashPolicy, Env, ErrorKind, FileId, Job, JobStep, SimEnv};
+use pleach_env::{Clients, CrashPolicy, Env, ErrorKind, Fault, FaultKind, FileId, Job, JobStep, SimEnv};
 use pleach_log::parse_segment_name;
 
 use super::choosing::victims_of;
@@ -16,7 +16,7 @@ use super::{Relocator, Victim};
 use crate::file_names::parse_values_name;
 use crate::keys::PartitionId;
 use crate::values::{HomeKind, LiveSegment};
-use crate::{Db, Options};
+use crate::{Db, Options, Shape};
 
 const VALUE_LEN: usize = 1000;
 const KEYS: u64 = 400;
@@ -360,17 +360,109 @@ fn garbage_of_unreadable_files_charges_no_writer() {
         env.add_unreadable(&home.path(Path::new("/store")), 0..home.len);
     }
     drop(version);
-    let debt = || f64::from_bits(db.inner().ctx.value_debt.load(Ordering::Relaxed));
     for round in 1..8 {
         (0..KEYS).filter(|key| key % 10 != 0).for_each(|key| put(&db, &mut model, key, round));
         db.settle().unwrap();
         assert!(db.poisoned().is_none(), "{:?}", db.poisoned());
-        assert!(debt() <= 0.0, "round {round}: {:?}", db.stats());
+        assert!(value_debt(&db) <= 0.0, "round {round}: {:?}", db.stats());
     }
     let stats = db.stats();
     assert!(stats.value_files_damaged > 1, "{stats:?}");
     assert!(stats.value_file_bytes > KEYS * VALUE_LEN as u64 * 15 / 10, "{stats:?}");
     env.clear_faults();
+    check(&db, &model);
+}
+
+/// The ratio by which files of values exceed their space.
+fn value_debt(db: &Db) -> f64 {
+    f64::from_bits(db.inner().ctx.value_debt.load(Ordering::Relaxed))
+}
+
+/// Relocation cannot free the garbage of SSTs, so it is no reason to charge writers, or to read all SSTs.
+#[test]
+fn garbage_of_ssts_charges_no_writer_and_is_not_marked_for() {
+    for large in [1u64, 300] {
+        let env = SimEnv::new(1);
+        let options = options(&env).shape(Shape::Forest).runs_per_stage(4).separate_at(1000);
+        let db = options.open("/store").unwrap();
+        let (partition, mut rng) = (db.default_partition(), fastrand::Rng::with_seed(7));
+        (0..large).for_each(|key| partition.put(format!("large{key}"), [1; 2000]).unwrap());
+        let mut write = |count| {
+            (0..count).for_each(|_| partition.put(name(rng.u64(..4000)), [7; 100]).unwrap());
+            db.flush().unwrap();
+        };
+        let upkeep = &db.inner().upkeep;
+        let ssts = || upkeep.estimated_space(&db.inner().version_set.state.load().version).ssts;
+        let mut has_excess = false;
+        for round in 0..8 {
+            write(4000);
+            let space = upkeep.estimated_space(&db.inner().version_set.state.load().version);
+            has_excess |= (space.files + space.ssts) * 10 > (space.live + space.live_ssts) * 13 + (4 << 20);
+            assert!(value_debt(&db) <= 0.0, "round {round}: {space:?}");
+            db.settle().unwrap();
+            assert!(value_debt(&db) <= 0.0, "round {round}: {space:?}");
+            assert!(!db.inner().writes.pressure.is_on(0.0));
+        }
+        assert!(has_excess, "the premise");
+        let read = || env.read_bytes() - db.stats().compaction_read_bytes;
+        let before = read();
+        for _ in 0..40 {
+            // Garbage that could be freed, but for which it is not worth to read all SSTs.
+            partition.put("large0", [2; 2000]).unwrap();
+            write(300);
+            assert!(value_debt(&db) <= 0.0);
+        }
+        let (read, ssts) = (read() - before, ssts());
+        assert!(read < 8 * ssts, "{large}: {read} bytes were read of {ssts}");
+    }
+}
+
+/// What the disk has free is for flushes first. Values move when there is room.
+#[test]
+fn values_do_not_move_into_the_room_of_flushes() {
+    let env = SimEnv::new(1);
+    let (db, mut model, mut relocator) = dirty(&env);
+    let kept = db.inner().writes.kept_for_flushes();
+    env.set_capacity(env.used_space() + kept + (2 << 10));
+    let mut steps = 0;
+    while relocator.step() == JobStep::Again {
+        steps += 1;
+        assert!(steps < 50, "it is put off");
+    }
+    assert!(relocator.used_until > 0, "values were marked");
+    assert_eq!(db.stats().value_moves, 0);
+    let read = env.read_bytes();
+    (0..5).for_each(|_| assert_eq!(relocator.step(), JobStep::Idle));
+    assert_eq!(env.read_bytes(), read, "nothing is marked again");
+    assert!(db.poisoned().is_none());
+    env.set_capacity(1 << 30);
+    churn(&db, &mut model, &mut fastrand::Rng::with_seed(8), KEYS);
+    db.settle().unwrap();
+    assert!(db.stats().value_moves > 0);
+    check(&db, &model);
+}
+
+#[test]
+fn a_move_that_finds_the_disk_full_is_put_off() {
+    let env = SimEnv::new(1);
+    let (db, mut model, mut relocator) = dirty(&env);
+    while relocator.victims.is_empty() {
+        assert_eq!(relocator.step(), JobStep::Again);
+    }
+    env.set_fault(Some(Fault { at_op: env.op_count() + 1, kind: FaultKind::NoSpaceFrom }));
+    let mut steps = 0;
+    while relocator.step() == JobStep::Again {
+        steps += 1;
+        assert!(steps < 50, "it is put off");
+    }
+    let read = env.read_bytes();
+    (0..5).for_each(|_| assert_eq!(relocator.step(), JobStep::Idle));
+    assert_eq!(env.read_bytes(), read, "nothing is marked or copied again");
+    env.clear_faults();
+    assert!(db.poisoned().is_none());
+    churn(&db, &mut model, &mut fastrand::Rng::with_seed(8), KEYS);
+    db.settle().unwrap();
+    assert!(db.stats().value_moves > 0);
     check(&db, &model);
 }
 
