@@ -13,7 +13,8 @@ use pleach_table::{
 /// Each codec with each kind of index. Of the compressed blocks, the places are lines. Then the same with columnar blocks.
 static GOOD: LazyLock<Vec<(Vec<u8>, EntryOf)>> = LazyLock::new(|| {
     use IndexChoice::{Learned, Separators};
-    let all = [(put as EntryOf, 4), (pointer as EntryOf, 5)].into_iter().flat_map(|(entry, version)| {
+    let entries = [(put as EntryOf, 4), (pointer as EntryOf, 5), (number as EntryOf, 6)];
+    let all = entries.into_iter().flat_map(|(entry, version)| {
         let codecs = [Codec::None, Codec::Lz4].into_iter();
         codecs.flat_map(move |codec| [Separators, Learned].map(|index| (entry, version, codec, index)))
     });
@@ -32,10 +33,18 @@ fn put(i: u32) -> (Vec<u8>, ValueKind, Vec<u8>) {
 }
 
 fn pointer(i: u32) -> (Vec<u8>, ValueKind, Vec<u8>) {
-    let key = format!("key {i:05}{}", "x".repeat(i as usize / 200)).into_bytes();
+    let key = format!("key {i:05}.q~{}", "x".repeat(i as usize / 200)).into_bytes();
     match i % 40 {
         39 => (key, ValueKind::Tombstone, Vec::new()),
         step => (key, ValueKind::ValuePointer, vec![1 + (i / 100) as u8, step as u8, (i % 64) as u8]),
+    }
+}
+
+fn number(i: u32) -> (Vec<u8>, ValueKind, Vec<u8>) {
+    let key = format!("key {i:05}").into_bytes();
+    match i % 40 {
+        39 => (key, ValueKind::Tombstone, Vec::new()),
+        _ => (key, ValueKind::Put, i.to_le_bytes().to_vec()),
     }
 }
 
@@ -59,7 +68,7 @@ fn build(entry: EntryOf, version: u8, codec: Codec, index: IndexChoice) -> Vec<u
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut input = Input(bytes);
-    let (mut file, entry) = GOOD[usize::from(input.byte() % 8)].clone();
+    let (mut file, entry) = GOOD[usize::from(input.byte()) % GOOD.len()].clone();
     let check = CHECKS[usize::from(input.byte()) % CHECKS.len()];
     input.damage(&mut file);
     let env = SimEnv::new(1);

@@ -46,8 +46,8 @@ impl Packing {
     }
 }
 
-/// A block to write: the number of waiting entries in it, the length to which it is padded (0: not padded), and its shape if it is
-/// columnar.
+/// A block to write: the number of waiting entries in it, the length to which it is padded (0: not padded), and its shape if it
+/// is columnar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
     pub(crate) entries: usize,

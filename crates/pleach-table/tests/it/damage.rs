@@ -72,18 +72,25 @@ fn small(options: SstOptions) -> (Entries, Vec<u8>) {
     (entries, bytes)
 }
 
-/// Small SSTs of all kinds: [`small`] ones, one of a columnar block with numbers, and one with keys of different lengths.
+/// Small SSTs of all kinds: [`small`] ones, one of a columnar block with numbers, one with keys of different lengths, and two
+/// with packed keys, of short values and of pointers.
 fn samples() -> Vec<(SstOptions, Entries, Vec<u8>)> {
     let rows = all_options().map(|options| {
         let (entries, bytes) = small(options);
         (options, entries, bytes)
     });
-    let columns = [(apart(eight_bytes(150)), options(Codec::None)), (apart(pages(80)), options(Codec::Lz4))];
-    let columns = columns.map(|(entries, options)| {
+    let hexadecimal = (0..150u64).map(|i| format!("{:08x}", i * i * 7919).into_bytes());
+    let columns = [
+        (apart(eight_bytes(150)), options(Codec::None), 5),
+        (apart(pages(80)), options(Codec::Lz4), 5),
+        (numbered(150, 8), options(Codec::None), 6),
+        (apart(hexadecimal), options(Codec::Lz4), 6),
+    ];
+    let columns = columns.map(|(entries, options, version)| {
         let (sim, env) = machine();
         build(&env, &entries, options);
         let bytes = sim.read_file(Path::new(PATH)).unwrap();
-        assert_eq!(version_of(&bytes), 5);
+        assert_eq!(version_of(&bytes), version);
         (options, entries, bytes)
     });
     rows.into_iter().chain(columns).collect()

@@ -220,7 +220,7 @@ impl Builder {
         db.drop_partition(gone).expect("an intact store drops partitions");
         self.partition(&db, "empty");
         assert_eq!((db.stats().compactions_running, db.stats().flushes), (running, flushes));
-        assert!(self.has_columns(), "blocks of value pointers are columnar");
+        assert!(self.has_version(6), "blocks of value pointers and of short values are columnar");
         db.close().expect("an intact store closes");
         self.note_history();
     }
@@ -245,13 +245,13 @@ impl Builder {
         db.stats().value_files > files.len() as u64 && has(1) && has(2)
     }
 
-    /// Whether an SST has columnar blocks.
-    fn has_columns(&self) -> bool {
+    /// Whether an SST has this format version: 6 with columnar blocks of all kinds.
+    fn has_version(&self, version: u8) -> bool {
         let dir = Path::new(DIR);
         let is_sst = |name: &String| Path::new(name).extension().is_some_and(|end| end == "sst");
         let ssts = self.env.file_names(dir).into_iter().filter(is_sst);
         let mut bytes = ssts.map(|name| self.env.read_file(&dir.join(name)).expect("it is listed"));
-        bytes.any(|bytes| bytes[bytes.len() - 60] == 5)
+        bytes.any(|bytes| bytes[bytes.len() - 60] == version)
     }
 
     fn note_history(&mut self) {

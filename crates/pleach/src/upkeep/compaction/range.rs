@@ -346,8 +346,10 @@ fn take_pieces(
         }
         let mut left = left.map(|left| run.part_meta(part, partition, (smallest, &left)));
         let mut right = right.map(|right| run.part_meta(part, partition, (&right, largest)));
-        let is_small =
-            |rest: &mut RunFileMeta| oldest && rest.bytes < part.file.summary.raw_bytes / REST_MIN_SHARE;
+        // A part of a shared file is measured by its entries, part of another one by its bytes in the file.
+        let summary = &part.file.summary;
+        let whole = if run.kind == RunKind::Section { summary.raw_bytes } else { summary.file_len };
+        let is_small = |rest: &mut RunFileMeta| oldest && rest.bytes < whole / REST_MIN_SHARE;
         for small in [left.take_if(is_small), right.take_if(is_small)].into_iter().flatten() {
             taken = Some(match taken {
                 None => (small.smallest, small.largest),
