@@ -65,15 +65,19 @@ impl Upkeep {
         Ok(before.saturating_sub(moved.map_or(0, |(_, len)| len)))
     }
 
-    /// Bytes that a new file may take. Flushes need the rest of what is free on the disk.
+    /// Bytes that a new file may take: what is free on the disk beyond the need of flushes. If less than that is free, it is half
+    /// of it: writes are refused by then, and cleaning is what frees space.
     fn room_for_moves(&self) -> u64 {
         let kept = self.writes.kept_for_flushes();
-        let free = || self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX).saturating_sub(kept);
-        let room = free();
-        if room < self.writes.moved_bytes() && self.version_set.remove_obsolete() > 0 {
-            return free();
+        let room = || {
+            let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
+            free.checked_sub(kept).unwrap_or(free / 2)
+        };
+        let now = room();
+        if now < self.writes.moved_bytes() && self.version_set.remove_obsolete() > 0 {
+            return room();
         }
-        room
+        now
     }
 
     /// Copies the live values to a new file, and makes it durable with its name. Returns its number and length; `None` if
