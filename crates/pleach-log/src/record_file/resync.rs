@@ -82,14 +82,12 @@ impl RecordReader {
     /// If the last record has a damaged payload, goes to the record behind it, or behind several such records in a row.
     /// Returns whether there is one.
     fn follow_damaged(&mut self) -> bool {
-        let epoch = self.epoch;
         while let Some(next) = self.after_damaged.take() {
             self.epoch = next.epoch;
             if self.is_record(next.offset, Some(next.first_seq)) {
                 return true;
             }
         }
-        self.epoch = epoch;
         false
     }
 
@@ -108,6 +106,8 @@ impl RecordReader {
         if header.epoch < self.epoch {
             return Err("a stale record");
         }
+        // Proven by the header alone: what has a lower epoch behind it is left from a failed append.
+        self.epoch = header.epoch;
         self.after_damaged = Some(due);
         Ok(())
     }

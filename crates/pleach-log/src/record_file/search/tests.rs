@@ -241,6 +241,23 @@ fn salvage_of_nested_stale_records_takes_linear_work() {
     assert!(work <= WORK_MAX * len as u64, "{work} for {len} bytes");
 }
 
+/// The header of a damaged record says that what has a lower epoch behind it is left from a failed append.
+#[test]
+fn salvage_takes_no_stale_record_behind_a_damaged_one() {
+    let record = |epoch: u8, first_seq: u64, at: usize| {
+        let payload = [epoch; 200];
+        let payload_len = u32::try_from(payload.len()).unwrap();
+        let kind = RecordKind::Data;
+        let header = RecordHeader { kind, epoch, payload_len, first_seq, count: 5, durable_lag: 0 };
+        let place = FIRST + at as u64;
+        [&header.encode(ID, place, &payload)[..], &payload].concat()
+    };
+    let len = RECORD_HEADER_LEN + 200;
+    let mut body = [record(0, 1, 0), record(1, 6, len), record(0, 11, 2 * len)].concat();
+    body[len + RECORD_HEADER_LEN + 9] ^= 1;
+    assert_eq!(salvage(&file_of(&body)).0, [FIRST]);
+}
+
 /// Values that imitate a log at their place: headers that claim the rest of the file, alone or with whole records between.
 #[test]
 fn salvage_of_nested_headers_takes_linear_work() {

@@ -8,8 +8,10 @@
 //! policy starts only *smaller* merges of the partition: those whose output stage comes before the output stages of all
 //! its jobs in progress. Flushed runs are merged meanwhile, however long a merge into the last stage lasts. And the request
 //! starts: each time that the largest job ends, the next one has a smaller output stage, so at most one merge of each stage
-//! comes before the request.
+//! comes before the request. A range waits for a whole merge of its partition that was requested, and for older ranges that
+//! wait.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -92,11 +94,11 @@ impl List {
             .collect()
     }
 
-    /// The uppermost output stage of the jobs in progress on the partition; 0 if there are none.
-    fn first_stage_of(&self, partition: PartitionId, tree: &SubTree) -> u8 {
+    /// The uppermost output stage of the jobs in progress on the partition.
+    fn first_stage_of(&self, partition: PartitionId, tree: &SubTree) -> Option<u8> {
         let recorded = tree.jobs.iter().filter_map(|job| tree.run(job.output)).map(|run| run.stage);
         let claimed = self.partial_runs.iter().filter(|claimed| claimed.partition == partition);
-        recorded.chain(claimed.map(|claimed| claimed.output_stage)).min().unwrap_or(0)
+        recorded.chain(claimed.map(|claimed| claimed.output_stage)).min()
     }
 }
 
@@ -241,8 +243,12 @@ impl Compactions {
                 // A conversion needs all runs.
                 let policy = Policy { conversion: Conversion::Never, ..policy };
                 let plan = picker::pick(&policy, situation)?;
-                let is_smaller = plan.output_stage() < list.first_stage_of(id, tree);
-                return if is_smaller { picked(id, plan, None) } else { None };
+                let may_start = match list.first_stage_of(id, tree) {
+                    Some(first) => plan.output_stage() < first,
+                    // The request waits for jobs of other partitions. `before` keeps the merge smaller than those.
+                    None => before.is_some(),
+                };
+                return if may_start { picked(id, plan, None) } else { None };
             }
             let mut plan = picker::pick(&policy, situation)?;
             let converts = matches!(&plan, Plan::Whole(plan) if plan.converts);
@@ -299,8 +305,14 @@ impl Compactions {
             plan.converts = plan.converts && (converts || self.has_room(tree));
             picked(id, Plan::Whole(plan), Some(number))
         });
+        // Who waits for a whole merge waits for its ranges, too, and an older range comes before younger ones. Otherwise a stream
+        // of ranges could have the policy's merges in progress each time, and the older request would never start.
+        let mut waiting: BTreeSet<_> = requests.whole.open().map(|(id, ..)| id).collect();
         whole.or_else(|| {
             requests.ranges.open().find_map(|request| {
+                if waiting.contains(&request.partition) {
+                    return None;
+                }
                 let busy = list.busy(request.partition);
                 let tree = version.tree(request.partition)?;
                 let situation = Situation { tree, busy: &busy, now };
@@ -308,7 +320,11 @@ impl Compactions {
                     RangeWork::Due(plan) => {
                         picked(request.partition, Plan::Range(plan), Some(request.number))
                     }
-                    RangeWork::Nothing | RangeWork::Waits => None,
+                    RangeWork::Nothing => None,
+                    RangeWork::Waits => {
+                        waiting.insert(request.partition);
+                        None
+                    }
                 }
             })
         })

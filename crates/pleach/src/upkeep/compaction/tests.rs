@@ -335,6 +335,44 @@ fn a_request_that_waits_holds_up_no_smaller_merge() {
     }
 }
 
+/// Ranges of old keys never come before a whole merge that was requested and waits for a merge of new keys.
+#[test]
+fn ranges_do_not_come_before_a_whole_merge_that_waits() {
+    let env = SimEnv::new(1);
+    let options = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(4 << 20).memtable_bytes(128 << 10);
+    let db = options.sst_bytes(4 << 10).runs_per_stage(2).compaction_threads(3).open(DIR).unwrap();
+    let write = |keys: Range<u32>| {
+        keys.for_each(|i| db.default_partition().put(format!("{i:08}"), [1; 100]).unwrap());
+        flush_by_hand(&db);
+    };
+    (0..3).for_each(|_| write(0..500));
+    let upkeep = &db.inner().upkeep;
+    let compactions = Compactions::new(Arc::clone(upkeep));
+    let end = |mut job: CompactionJob| {
+        while job.step(upkeep).unwrap() == Progress::More {}
+        compactions.put_back(job, Some(Progress::Done));
+    };
+    upkeep.background.lock().to_compact.insert(DEFAULT, false);
+    let mut bottom = compactions.take_job().unwrap().unwrap();
+    assert_eq!(bottom.step(upkeep).unwrap(), Progress::More);
+    let range = KeyRange { lower: b"00000100".as_slice().into(), upper: Some(b"00000300".as_slice().into()) };
+    upkeep.background.lock().to_compact.insert(DEFAULT, false);
+    let number = upkeep.background.lock().ranges.insert(DEFAULT, range);
+    (0..4).for_each(|_| write(5000..5100));
+    let small = compactions.take_job().unwrap().expect("runs of new keys are merged");
+    assert!(small.output_stage < STAGE_BOTTOM);
+    write(0..500);
+    end(bottom);
+    assert!(compactions.take_job().unwrap().is_none(), "the whole merge waits, and the range for it");
+    end(small);
+    let whole = compactions.take_job().unwrap().expect("nothing is in progress");
+    assert_eq!(whole.output_stage, STAGE_BOTTOM);
+    end(whole);
+    assert!(compactions.take_job().unwrap().is_none());
+    let background = upkeep.background.lock();
+    assert!(!background.to_compact.contains(DEFAULT) && !background.ranges.contains(number));
+}
+
 #[test]
 fn a_compact_ends_with_the_merge_that_it_asked_for() {
     let env = SimEnv::new(1);

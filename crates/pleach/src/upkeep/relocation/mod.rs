@@ -72,6 +72,8 @@ pub(crate) struct RelocationState {
     is_busy: bool,
     /// After a marking or a move that could free nothing: the excess of space above which the next one is tried.
     retry_above: u64,
+    /// After one that found no room on the disk: the room above which the next one is tried, whatever the excess is.
+    room_awaited: Option<u64>,
     /// Space that conversions of partitions want to be freed below the target.
     wanted: BTreeMap<PartitionId, u64>,
     /// Whether more is wanted since the last look.
@@ -89,6 +91,11 @@ impl RelocationState {
     /// Space that all conversions want.
     fn wanted(&self) -> u64 {
         self.wanted.values().copied().fold(0, u64::saturating_add)
+    }
+
+    /// The next pass is tried at any excess: something was freed, more is wanted, or there is room again.
+    fn end_putting_off(&mut self) {
+        (self.retry_above, self.room_awaited) = (0, None);
     }
 
     /// The states of all files of values. Of what was not counted, a share of `live_share` is taken for live.
@@ -192,10 +199,21 @@ impl Relocator {
             }
             return Ok(true);
         }
-        if self.move_some()? == Some(0) {
-            self.upkeep.put_off_relocation();
+        match self.move_some()? {
+            Some(0) => self.put_off(),
+            Some(_) => self.upkeep.relocation.lock().end_putting_off(),
+            None => {}
         }
         Ok(true)
+    }
+
+    /// Puts off what a move could not free. If there was no room for any file, until the smallest one has room.
+    fn put_off(&self) {
+        self.upkeep.put_off_relocation();
+        let needed = self.victims.iter().map(Victim::moved_len).min().unwrap_or(0);
+        if needed > self.upkeep.room_for_moves() {
+            self.upkeep.relocation.lock().room_awaited = Some(needed - 1);
+        }
     }
 
     /// Cleans some of the files that deletes have left, or marks and chooses them. What fails is left to the target.
@@ -311,6 +329,8 @@ impl Job for Relocator {
                 if is_shortage && next == JobStep::Idle {
                     // Otherwise each wake would mark and copy again, and meet the same shortage.
                     self.upkeep.put_off_relocation();
+                    let more = self.upkeep.room_for_moves().saturating_add(self.upkeep.writes.moved_bytes());
+                    self.upkeep.relocation.lock().room_awaited = Some(more);
                 }
                 next
             }
@@ -334,9 +354,11 @@ impl Upkeep {
             return None;
         }
         let excess = self.wanted_space(version);
+        let room_awaited = self.relocation.lock().room_awaited;
+        let has_room = room_awaited.is_some_and(|awaited| self.room_for_moves() > awaited);
         let mut state = self.relocation.lock();
-        if excess == 0 {
-            state.retry_above = 0;
+        if excess == 0 || has_room {
+            state.end_putting_off();
         }
         if excess > state.retry_above {
             return Some(Reason::Target);
@@ -358,7 +380,7 @@ impl Upkeep {
         } else {
             state.wanted.remove(&partition);
         }
-        state.retry_above = 0;
+        state.end_putting_off();
         state.is_asked |= bytes > 0;
         drop(state);
         if let Some(relocator) = self.ctx.status.wakers().and_then(|wakers| wakers.relocator.as_ref()) {

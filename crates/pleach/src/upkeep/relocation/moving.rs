@@ -25,7 +25,11 @@ impl Upkeep {
     /// After an error nothing has changed; in a poisoned store the edit may be durable.
     pub(super) fn move_some(&self, victims: &mut VecDeque<Victim>) -> Result<u64> {
         // Files stay on the disk until those that replace them are complete.
-        let some = take_some(victims, self.writes.moved_bytes(), self.room_for_moves());
+        let mut room = self.room_for_moves();
+        if room < self.writes.moved_bytes() && self.version_set.remove_obsolete() > 0 {
+            room = self.room_for_moves();
+        }
+        let some = take_some(victims, self.writes.moved_bytes(), room);
         let before: u64 = some.iter().map(|victim| victim.len).sum();
         let version = Arc::clone(&self.version_set.state.load().version);
         let mut segments: Vec<(Arc<ValueHome>, FileId, Places)> = Vec::new();
@@ -65,19 +69,12 @@ impl Upkeep {
         Ok(before.saturating_sub(moved.map_or(0, |(_, len)| len)))
     }
 
-    /// Bytes that a new file may take: what is free on the disk beyond the need of flushes. If less than that is free, it is half
-    /// of it: writes are refused by then, and cleaning is what frees space.
-    fn room_for_moves(&self) -> u64 {
+    /// Bytes that a new file may take: what is free on the disk beyond the need of log and flushes, or a quarter of it if that is
+    /// more. When so little is free, writes are refused, and cleaning is what frees space.
+    pub(super) fn room_for_moves(&self) -> u64 {
         let kept = self.writes.kept_for_flushes();
-        let room = || {
-            let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
-            free.checked_sub(kept).unwrap_or(free / 2)
-        };
-        let now = room();
-        if now < self.writes.moved_bytes() && self.version_set.remove_obsolete() > 0 {
-            return room();
-        }
-        now
+        let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
+        free.saturating_sub(kept).max(free / 4)
     }
 
     /// Copies the live values to a new file, and makes it durable with its name. Returns its number and length; `None` if
@@ -199,7 +196,7 @@ impl Victim {
     }
 
     /// About the bytes that they take in a new file.
-    fn moved_len(&self) -> u64 {
+    pub(super) fn moved_len(&self) -> u64 {
         let values = self.places().count() as u64;
         moved_len(SegmentUse { values, bytes: self.live() + values * CHECKSUM_LEN as u64 })
     }

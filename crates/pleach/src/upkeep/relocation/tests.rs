@@ -417,13 +417,13 @@ fn garbage_of_ssts_charges_no_writer_and_is_not_marked_for() {
     }
 }
 
-/// What the disk has free is for flushes first. Values move when there is room.
+/// What the disk has free is for flushes first. Values move as soon as there is room, without another write.
 #[test]
 fn values_do_not_move_into_the_room_of_flushes() {
     let env = SimEnv::new(1);
-    let (db, mut model, mut relocator) = dirty(&env);
-    let kept = db.inner().writes.kept_for_flushes();
-    env.set_capacity(env.used_space() + kept + (2 << 10));
+    let (db, model, mut relocator) = dirty(&env);
+    // A quarter of it is less than any file has.
+    env.set_capacity(env.used_space() + (4 << 10));
     let mut steps = 0;
     while relocator.step() == JobStep::Again {
         steps += 1;
@@ -436,10 +436,33 @@ fn values_do_not_move_into_the_room_of_flushes() {
     assert_eq!(env.read_bytes(), read, "nothing is marked again");
     assert!(db.poisoned().is_none());
     env.set_capacity(1 << 30);
-    churn(&db, &mut model, &mut fastrand::Rng::with_seed(8), KEYS);
-    db.settle().unwrap();
+    while relocator.step() == JobStep::Again {}
     assert!(db.stats().value_moves > 0);
+    assert_eq!(db.inner().upkeep.relocation.lock().retry_above, 0, "the target is reached");
     check(&db, &model);
+}
+
+/// Between no room at all and much room there is no room at which values never move.
+#[test]
+fn values_move_into_a_quarter_of_what_is_free() {
+    for more in [-8 << 10, 0, 8 << 10, 128 << 10] {
+        let env = SimEnv::new(1);
+        let (db, model, mut relocator) = dirty(&env);
+        let kept = db.inner().writes.kept_for_flushes();
+        let free = (i64::try_from(kept).unwrap() + more).cast_unsigned();
+        env.set_capacity(env.used_space() + free);
+        let moved_bytes = |db: &Db| db.stats().value_moved_bytes;
+        let mut steps = 0;
+        while moved_bytes(&db) == 0 && relocator.step() == JobStep::Again {
+            steps += 1;
+            assert!(steps < 50, "it is put off");
+        }
+        assert!(
+            moved_bytes(&db) > 0 && moved_bytes(&db) <= (free / 4).max(free.saturating_sub(kept)),
+            "{more}"
+        );
+        check(&db, &model);
+    }
 }
 
 #[test]
@@ -463,6 +486,8 @@ fn a_move_that_finds_the_disk_full_is_put_off() {
     churn(&db, &mut model, &mut fastrand::Rng::with_seed(8), KEYS);
     db.settle().unwrap();
     assert!(db.stats().value_moves > 0);
+    let upkeep = &db.inner().upkeep;
+    assert_eq!(upkeep.relocation.lock().retry_above, 0, "a move that frees something ends what was put off");
     check(&db, &model);
 }
 
