@@ -69,12 +69,12 @@ impl Upkeep {
         Ok(before.saturating_sub(moved.map_or(0, |(_, len)| len)))
     }
 
-    /// Bytes that a new file may take: what is free on the disk beyond the need of log and flushes, or a quarter of it if that is
+    /// Bytes that a new file may take: what is free on the disk beyond the need of log and flushes, or half of it if that is
     /// more. When so little is free, writes are refused, and cleaning is what frees space.
     pub(super) fn room_for_moves(&self) -> u64 {
         let kept = self.writes.kept_for_flushes();
         let free = self.ctx.env.available_space(&self.ctx.dir).unwrap_or(u64::MAX);
-        free.saturating_sub(kept).max(free / 4)
+        free.saturating_sub(kept).max(free / 2)
     }
 
     /// Copies the live values to a new file, and makes it durable with its name. Returns its number and length; `None` if
