@@ -196,6 +196,21 @@ fn a_store_is_not_created_on_a_full_disk() {
     assert_eq!(names(&env), ["LOCK"]);
 }
 
+fn name(key: usize) -> Vec<u8> {
+    format!("{key:03}").into_bytes()
+}
+
+/// An open store with so many puts that are synced, and so many more.
+fn written(synced: usize, more: usize) -> (Arc<SimEnv>, Db) {
+    let env = SimEnv::new(1);
+    let db = open(&env);
+    let put = |key| db.default_partition().put(name(key), [7; 700]).unwrap();
+    (0..synced).for_each(put);
+    db.sync().unwrap();
+    (synced..synced + more).for_each(put);
+    (env, db)
+}
+
 /// An open that finds the disk full starts over with less. Power may fail at any call of it.
 #[test]
 fn a_power_cut_in_an_open_on_a_full_disk_loses_nothing() {
@@ -203,13 +218,7 @@ fn a_power_cut_in_an_open_on_a_full_disk_loses_nothing() {
     /// One call in so many is looked at, another one each time.
     const EVERY: usize = 5;
     let small = |env: &Arc<SimEnv>| options(env).memtable_bytes(16 << 10);
-    let name = |key: usize| format!("{key:03}").into_bytes();
-    let killed = SimEnv::new(1);
-    let db = open(&killed);
-    let put = |key| db.default_partition().put(name(key), [7; 700]).unwrap();
-    (0..SYNCED).for_each(put);
-    db.sync().unwrap();
-    (SYNCED..SYNCED + 10).for_each(put);
+    let (killed, _db) = written(SYNCED, 10);
     let capture = killed.capture();
     let mut images = 0;
     for kind in [FaultKind::NoSpace, FaultKind::NoSpaceFrom] {
@@ -244,13 +253,7 @@ fn a_power_cut_in_an_open_on_a_full_disk_loses_nothing() {
 #[test]
 fn a_power_cut_while_new_segments_are_discarded_loses_nothing() {
     const SYNCED: usize = 60;
-    let name = |key: usize| format!("{key:03}").into_bytes();
-    let killed = SimEnv::new(1);
-    let db = open(&killed);
-    let put = |key| db.default_partition().put(name(key), [7; 700]).unwrap();
-    (0..SYNCED).for_each(put);
-    db.sync().unwrap();
-    (SYNCED..SYNCED + 200).for_each(put);
+    let (killed, _db) = written(SYNCED, 200);
     let capture = killed.capture();
     let segments =
         |env: &SimEnv| names(env).iter().filter(|name| name.strip_suffix(".log").is_some()).count();

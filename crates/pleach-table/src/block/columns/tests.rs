@@ -300,7 +300,7 @@ fn puts_and_pointers_of_other_forms_are_in_rows() {
     }
 }
 
-/// An alphabet that is made anew has the digits of the first keys, which the one before had without having met them.
+/// A second alphabet has the digits of the first keys, too. The first alphabet had them without having met them.
 #[test]
 fn digits_behind_letters_that_change_come_back() {
     let keys = (0..10).map(|i| format!("A{i:03}")).chain(["B000".to_owned(), "B001".to_owned()]);
