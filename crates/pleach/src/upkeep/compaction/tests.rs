@@ -14,7 +14,7 @@ use pleach_env::{CrashPolicy, Env, Fault, FaultKind, FileId, Job, JobStep, SimEn
 use pleach_table::ValueKind;
 
 use super::job::{CompactionJob, Progress};
-use super::worker::{Compactions, Worker};
+use super::worker::{Compactions, Worker, next_of};
 use crate::file_names::parse_values_name;
 use crate::keys::{KeyRange, PartitionId};
 use crate::picker::{self, Plan, Situation, WholePlan};
@@ -50,6 +50,50 @@ fn merge_of_all(upkeep: &Arc<Upkeep>) -> CompactionJob {
     let situation = Situation { tree: version.tree(DEFAULT).unwrap(), busy: &[], now: 0 };
     let plan = picker::pick_all(&upkeep.ctx.options.policy(true), situation).unwrap();
     CompactionJob::start(upkeep, DEFAULT, plan, output).unwrap().unwrap()
+}
+
+/// Steps until each job has had a turn, if all go on.
+fn steps_until_all_had_a_turn(stages: &[u8], has_debt: bool) -> usize {
+    let mut waiting: Vec<_> = stages.iter().copied().enumerate().collect();
+    let mut had_none: BTreeSet<_> = (0..stages.len()).collect();
+    let mut steps = 0;
+    while !had_none.is_empty() {
+        steps += 1;
+        assert!(steps < 1000, "of {stages:?}, {had_none:?} never have a turn");
+        let stages: Vec<_> = waiting.iter().map(|(_, stage)| *stage).collect();
+        let at = next_of(&stages, steps as u64, has_debt).unwrap();
+        let job = waiting.remove(at);
+        had_none.remove(&job.0);
+        waiting.push(job);
+    }
+    steps
+}
+
+#[test]
+fn every_job_has_a_turn() {
+    assert_eq!(next_of(&[], 1, false), None);
+    for has_debt in [false, true] {
+        // Three in one stage; one in the middle, and small ones that never end.
+        for stages in [&[1, 1, 1][..], &[1, 2, 3], &[1, 1, 1, 1, 2, 9], &[5, 4, 3, 2, 1, 9, 9, 9]] {
+            let steps = steps_until_all_had_a_turn(stages, has_debt);
+            assert!(steps <= 9 * stages.len(), "{steps} for {stages:?}");
+        }
+    }
+}
+
+#[test]
+fn the_uppermost_stage_has_most_turns_and_the_last_one_its_share() {
+    for (has_debt, last_share, first_share) in [(false, 20, 60), (true, 40, 35)] {
+        let mut waiting = vec![3, 1, 1, 2];
+        let mut turns = [0; 4];
+        for step in 1..=100 {
+            let at = next_of(&waiting, step, has_debt).unwrap();
+            let stage = waiting.remove(at);
+            turns[usize::from(stage)] += 1;
+            waiting.push(stage);
+        }
+        assert!(turns[3] >= last_share && turns[1] >= first_share && turns[2] > 0, "{turns:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! jobs on different runs, or in different sub-trees, run side by side. The job with the uppermost output stage is the most
 //! urgent, because every read and every later merge waits for it. Every fourth step goes to the job of the last
 //! output stage, so that a long merge ends however busy the others are. While garbage exceeds its soft limit, every second
-//! step does.
+//! step does. Every eighth step goes to the job that has waited longest, whatever its stage is, so that none waits for ever.
 //!
 //! `starts` decides which jobs are started.
 //!
@@ -40,7 +40,7 @@ pub(crate) struct Compactions {
 pub(crate) struct Worker(pub(crate) Arc<Compactions>);
 
 pub(super) struct List {
-    /// Jobs that wait for their next step.
+    /// Jobs that wait for their next step. The first one has waited longest.
     pub(super) waiting: Vec<CompactionJob>,
     /// Outputs of whole jobs that wait or are in a step.
     pub(super) whole_outputs: BTreeSet<(PartitionId, RunId)>,
@@ -73,6 +73,10 @@ pub(crate) const QUIET_AFTER: Duration = Duration::from_secs(2);
 
 /// One step in this many goes to the job of the last stage, so that it ends however busy the others are.
 const LAST_STAGE_SHARE: u64 = 4;
+/// The same while garbage exceeds its soft limit.
+const LAST_STAGE_SHARE_IN_DEBT: u64 = 2;
+/// One step in this many goes to the job that has waited longest.
+const LONGEST_WAIT_SHARE: u64 = 8;
 
 /// How often an idle worker checks the age of tombstones and the cost of reads.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -145,15 +149,9 @@ impl Compactions {
             started?;
         }
         list.taken += 1;
-        let share = if self.upkeep.writes.pressure.has_garbage_debt() { 2 } else { LAST_STAGE_SHARE };
-        let last_stage_first = list.taken.is_multiple_of(share);
-        let stages = list.waiting.iter().map(|job| job.output_stage).enumerate();
-        let urgent = if last_stage_first {
-            stages.max_by_key(|(_, stage)| *stage)
-        } else {
-            stages.min_by_key(|(_, stage)| *stage)
-        };
-        Ok(urgent.map(|(at, _)| list.waiting.swap_remove(at)))
+        let stages: Vec<_> = list.waiting.iter().map(|job| job.output_stage).collect();
+        let next = next_of(&stages, list.taken, self.upkeep.writes.pressure.has_garbage_debt());
+        Ok(next.map(|at| list.waiting.remove(at)))
     }
 
     /// Puts a job back on the list after a step, unless it has ended or failed; `progress` is `None` after an error.
@@ -188,6 +186,22 @@ impl Compactions {
             None => {}
         }
     }
+}
+
+/// The job whose turn it is, by the jobs' output stages, the one that has waited longest first. `taken` counts the steps.
+pub(super) fn next_of(stages: &[u8], taken: u64, has_garbage_debt: bool) -> Option<usize> {
+    if taken % LONGEST_WAIT_SHARE == 1 {
+        return (!stages.is_empty()).then_some(0);
+    }
+    let share = if has_garbage_debt { LAST_STAGE_SHARE_IN_DEBT } else { LAST_STAGE_SHARE };
+    let jobs = stages.iter().enumerate();
+    // Of several in the same stage, the first one.
+    let next = if taken.is_multiple_of(share) {
+        jobs.rev().max_by_key(|(_, stage)| **stage)
+    } else {
+        jobs.min_by_key(|(_, stage)| **stage)
+    };
+    next.map(|(at, _)| at)
 }
 
 impl Upkeep {

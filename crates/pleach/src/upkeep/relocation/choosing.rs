@@ -15,8 +15,8 @@ use crate::upkeep::Upkeep;
 use crate::values::{LiveSegment, SegmentUse};
 use crate::version::Version;
 
-/// Values whose places a pass remembers, at most: 8 bytes each.
-const PLACES_MAX: u64 = 1 << 20;
+/// Values whose places a pass remembers, 8 bytes each, and values that are moved to one file. A file with more is cleaned alone.
+pub(super) const PLACES_MAX: u64 = 1 << 20;
 
 /// A pass looks at files that seem to free so many times what is wanted, because only the marking says what they really free.
 const LOOKED_AT: u64 = 3;
@@ -67,7 +67,7 @@ impl Upkeep {
         let is_enough = if reason == Reason::Deletes { !victims.is_empty() } else { freed >= wanted };
         if !is_enough && victims.len() < best.len() {
             // Other files are better than those that were looked at.
-            marked = mark(self, version, &segments_in(version, best))?;
+            marked = mark(self, version, &segments_in(version, best, PLACES_MAX))?;
             victims = victims_of(version, best, &mut marked);
         }
         Ok(Chosen { is_all: victims.len() == best.len(), victims, live })
@@ -101,7 +101,7 @@ impl Upkeep {
         let files = self.relocation.lock().states_of(version, live_share);
         let mut ranked = rank(&files, share_min, FileId(version.next_id));
         self.leave_damaged(&mut ranked);
-        segments_in(version, first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT)))
+        segments_in(version, first_that_free(&ranked, wanted.saturating_mul(LOOKED_AT)), PLACES_MAX)
     }
 }
 
@@ -114,16 +114,17 @@ fn by_home(version: &Version) -> BTreeMap<FileId, Vec<&LiveSegment>> {
     by_home
 }
 
-/// The segments whose values are in `files`: as many as a pass remembers the places of.
-fn segments_in(version: &Version, files: &[ValueFileState]) -> BTreeSet<FileId> {
+/// The segments whose values are in the first of `files`: all those of a file or none, because only then it can be cleaned. The
+/// files have `values_max` values together, or there is only one.
+pub(super) fn segments_in(version: &Version, files: &[ValueFileState], values_max: u64) -> BTreeSet<FileId> {
     let by_home = by_home(version);
     let (mut segments, mut values) = (BTreeSet::new(), 0);
-    for segment in files.iter().filter_map(|file| by_home.get(&file.file)).flatten() {
-        values += segment.live.values;
-        if values > PLACES_MAX && !segments.is_empty() {
+    for of_file in files.iter().filter_map(|file| by_home.get(&file.file)) {
+        values += of_file.iter().map(|segment| segment.live.values).sum::<u64>();
+        if values > values_max && !segments.is_empty() {
             break;
         }
-        segments.insert(segment.id);
+        segments.extend(of_file.iter().map(|segment| segment.id));
     }
     segments
 }

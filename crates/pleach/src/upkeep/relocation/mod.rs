@@ -38,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use pleach_env::{Error, ErrorKind, FileId, Job, JobStep, Result};
+use pleach_env::{Error, ErrorKind, FileId, Job, JobStep, JobWaker, Result};
 use pleach_log::segment_path;
 
 use super::{QUIET_AFTER, Upkeep};
@@ -331,6 +331,10 @@ impl Job for Relocator {
                     self.upkeep.put_off_relocation();
                     let more = self.upkeep.room_for_moves().saturating_add(self.upkeep.writes.moved_bytes());
                     self.upkeep.relocation.lock().room_awaited = Some(more);
+                    // Conversions that wait for what this pass was to free give up.
+                    if let Some(wakers) = self.upkeep.ctx.status.wakers() {
+                        wakers.compaction.iter().for_each(JobWaker::wake);
+                    }
                 }
                 next
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use pleach_env::{Error, FileId, Result, failpoint};
 
+use super::choosing::PLACES_MAX;
 use super::space::moved_len;
 use super::{Places, Victim};
 use crate::state::State;
@@ -164,21 +165,22 @@ const PIECE_BYTES: u64 = 1 << 20;
 const MOVED_BYTES_MAX: u64 = 1 << 30;
 
 /// Takes files whose live values are about `bytes` together, at least one, but only files whose values have `room` in a new
-/// file. The others stay in the list.
+/// file, and not so many values that a later pass could clean that file only alone. The others stay in the list.
 fn take_some(victims: &mut VecDeque<Victim>, bytes: u64, room: u64) -> Vec<Victim> {
     let (mut some, mut left) = (Vec::new(), VecDeque::new());
-    let (mut live, mut moved, bytes) = (0u64, 0u64, bytes.min(MOVED_BYTES_MAX));
+    let (mut live, mut moved, mut values) = (0u64, 0u64, 0u64);
+    let bytes = bytes.min(MOVED_BYTES_MAX);
     while let Some(victim) = victims.pop_front() {
-        let (len, moved_len) = (victim.live(), victim.moved_len());
+        let (len, moved_len, count) = (victim.live(), victim.moved_len(), victim.places().count() as u64);
         if len > 0 && moved + moved_len > room {
             left.push_back(victim);
             continue;
         }
-        if live > 0 && live + len > MOVED_BYTES_MAX {
+        if live > 0 && (live + len > MOVED_BYTES_MAX || values + count > PLACES_MAX) {
             victims.push_front(victim);
             break;
         }
-        (live, moved) = (live + len, moved + moved_len);
+        (live, moved, values) = (live + len, moved + moved_len, values + count);
         some.push(victim);
         if live >= bytes {
             break;

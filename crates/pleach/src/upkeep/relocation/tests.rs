@@ -9,7 +9,7 @@ use std::time::Duration;
 use pleach_env::{Clients, CrashPolicy, Env, ErrorKind, Fault, FaultKind, FileId, Job, JobStep, SimEnv};
 use pleach_log::parse_segment_name;
 
-use super::choosing::victims_of;
+use super::choosing::{segments_in, victims_of};
 use super::marking::mark;
 use super::space::states_of;
 use super::{Relocator, Victim};
@@ -302,6 +302,30 @@ fn a_file_of_which_only_some_segments_were_marked_is_not_cleaned() {
         assert_eq!(victims(&others), 0, "without {segment}");
         assert_eq!(victims(&BTreeSet::from([*segment])), 0, "only {segment}");
     }
+}
+
+/// A pass remembers the places of a limited number of values. A file with more could never be cleaned if only some of its segments
+/// were looked at.
+#[test]
+fn a_file_of_many_values_is_looked_at_as_a_whole() {
+    let env = SimEnv::new(1);
+    let (db, _, mut relocator) = dirty(&env);
+    step_to_a_move(&db, &mut relocator);
+    let version = Arc::clone(&db.inner().version_set.state.load().version);
+    let mut states = states_of(&version, |home, _| home.len);
+    let segments_of = |file: FileId| {
+        let of_file = version.values.iter().filter(move |segment| segment.home.file == file);
+        of_file.map(|segment| segment.id).collect::<BTreeSet<_>>()
+    };
+    states.sort_by_key(|state| std::cmp::Reverse(segments_of(state.file).len()));
+    let first = segments_of(states[0].file);
+    assert!(first.len() > 1 && states.len() > 1, "{first:?}");
+    assert_eq!(segments_in(&version, &states, 1), first, "the first file, alone");
+    let both: BTreeSet<_> = first.union(&segments_of(states[1].file)).copied().collect();
+    let values = |segment: &&LiveSegment| both.contains(&segment.id);
+    let values = version.values.iter().filter(values).map(|segment| segment.live.values).sum();
+    assert_eq!(segments_in(&version, &states[..2], values), both);
+    assert_eq!(segments_in(&version, &states[..2], values - 1), first);
 }
 
 /// What a marking has found is used until a tenth of the live bytes has been written. Then much of it is garbage, too.
