@@ -91,6 +91,8 @@ const KEPT_FREE: &str = "the store keeps space free, so that flushes and merges 
 const POISONED: &str = "the store refuses writes since the failure that the message names; when its cause is gone, run the command again";
 const DAMAGED: &str = "nothing was changed; `pleach verify` lists all damage; restore the file from a backup, or salvage \
      the rest: pleach repair --into NEW";
+const POISONED_BY_DAMAGE: &str = "the store refuses writes, because a merge has met damage; what was written before is intact: `pleach \
+     verify` lists all damage; restore the file from a backup, or salvage the rest: pleach repair --into NEW";
 const UNSUPPORTED: &str =
     "another version of pleach wrote the store; the message says whether a newer or an older one reads it";
 const REFUSED: &str = "opening a store writes to its directory, even for reading (recovery): check owner and permissions with \
@@ -119,7 +121,13 @@ impl From<Error> for Failure {
             ErrorKind::Unsupported => of(Exit::Usage).hint(UNSUPPORTED),
             ErrorKind::Conflict => of(Exit::Busy).hint(BUSY),
             // The cause is the first failure, which says more than that writes are refused.
-            ErrorKind::Poisoned => of(Exit::Io).hint(error.io_error().and_then(io_hint).unwrap_or(POISONED)),
+            ErrorKind::Poisoned => {
+                let cause = error.cause().unwrap_or(&error);
+                if cause.kind() == ErrorKind::Corruption {
+                    return of(Exit::Damage).hint(POISONED_BY_DAMAGE);
+                }
+                of(Exit::Io).hint(cause.io_error().and_then(io_hint).unwrap_or(POISONED))
+            }
             _ => match error.io_error().and_then(io_hint) {
                 Some(hint) => of(Exit::Io).hint(hint),
                 None => of(Exit::Io),
@@ -213,6 +221,20 @@ mod tests {
             assert_eq!(failure.exit, exit, "{kind:?}");
             let found = failure.hint.unwrap_or_default();
             assert!(hint.map_or(found.is_empty(), |hint| found.contains(hint)), "{kind:?}: {found}");
+        }
+    }
+
+    #[test]
+    fn a_poisoned_store_has_the_code_and_hint_of_its_first_failure() {
+        let damage = Error::corruption(Path::new("7.sst"), 3, "message");
+        let device =
+            Error::io("sync the log", Path::new("7.log"), io::Error::from_raw_os_error(DEVICE_FAILED));
+        for (cause, exit, hint) in
+            [(damage, Exit::Damage, "repair --into"), (device, Exit::Io, "look at `dmesg`")]
+        {
+            let failure = Failure::from(Error::poisoned(&cause, "refused"));
+            assert_eq!(failure.exit, exit);
+            assert!(failure.hint.as_deref().is_some_and(|found| found.contains(hint)), "{failure:?}");
         }
     }
 

@@ -66,6 +66,8 @@ struct Inner {
     path: Option<PathBuf>,
     offset: Option<u64>,
     source: Option<io::Error>,
+    /// The first failure, of a poisoned store.
+    cause: Option<Error>,
 }
 
 impl Error {
@@ -76,7 +78,28 @@ impl Error {
         offset: Option<u64>,
         source: Option<io::Error>,
     ) -> Self {
-        Self(std::sync::Arc::new(Inner { kind, message, path: path.map(Path::to_path_buf), offset, source }))
+        Self(std::sync::Arc::new(Inner {
+            kind,
+            message,
+            path: path.map(Path::to_path_buf),
+            offset,
+            source,
+            cause: None,
+        }))
+    }
+
+    /// The error of a poisoned store; `message` names `cause`, its first failure.
+    #[cold]
+    pub fn poisoned(cause: &Error, message: impl Into<String>) -> Self {
+        let (kind, cause) = (ErrorKind::Poisoned, Some(cause.clone()));
+        Self(std::sync::Arc::new(Inner {
+            kind,
+            message: message.into(),
+            path: None,
+            offset: None,
+            source: None,
+            cause,
+        }))
     }
 
     /// An error of `kind` without a file.
@@ -122,8 +145,7 @@ impl Error {
         if self.0.path.is_some() {
             return self;
         }
-        let source = self.0.source.as_ref().map(copy_io_error);
-        Self::build(self.0.kind, self.0.message.clone(), Some(path), self.0.offset, source)
+        self.at(Some(path), self.0.offset)
     }
 
     /// The same error with the `offset` in its file, unless it has an offset.
@@ -132,8 +154,21 @@ impl Error {
         if self.0.offset.is_some() {
             return self;
         }
-        let source = self.0.source.as_ref().map(copy_io_error);
-        Self::build(self.0.kind, self.0.message.clone(), self.path(), Some(offset), source)
+        self.at(self.path(), Some(offset))
+    }
+
+    /// The same error at another place.
+    fn at(&self, path: Option<&Path>, offset: Option<u64>) -> Self {
+        let Inner { kind, ref message, ref source, ref cause, .. } = *self.0;
+        let (path, source) = (path.map(Path::to_path_buf), source.as_ref().map(copy_io_error));
+        Self(std::sync::Arc::new(Inner {
+            kind,
+            message: message.clone(),
+            path,
+            offset,
+            source,
+            cause: cause.clone(),
+        }))
     }
 
     /// The kind.
@@ -154,6 +189,12 @@ impl Error {
     /// The operating system's error, for [`ErrorKind::Io`].
     pub fn io_error(&self) -> Option<&io::Error> {
         self.0.source.as_ref()
+    }
+
+    /// The first failure of the store, for [`ErrorKind::Poisoned`]: damage that a merge has found, or what the system refused. Some
+    /// errors of this kind are the first failure themselves.
+    pub fn cause(&self) -> Option<&Error> {
+        self.0.cause.as_ref()
     }
 
     /// Whether the cause is a shortage that can pass: a full disk, no descriptor or no memory left. The call has had no effect
@@ -222,12 +263,14 @@ impl fmt::Debug for Error {
             .field("path", &self.0.path)
             .field("offset", &self.0.offset)
             .field("source", &self.0.source)
+            .field("cause", &self.0.cause)
             .finish()
     }
 }
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.0.source.as_ref().map(|e| e as _)
+        let cause = self.0.cause.as_ref().map(|e| e as _);
+        cause.or_else(|| self.0.source.as_ref().map(|e| e as _))
     }
 }

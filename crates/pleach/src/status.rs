@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::MutexGuard;
 use pleach_env::sync::Mutex;
-use pleach_env::{Error, ErrorKind, JobWaker, Result, Waiter};
+use pleach_env::{Error, JobWaker, Result, Waiter};
 
 use crate::trace;
 use crate::version::Version;
@@ -120,8 +120,8 @@ impl Status {
     pub(crate) fn check_not_poisoned(&self) -> Result<()> {
         match self.poison.get() {
             None => Ok(()),
-            Some(cause) => Err(Error::new(
-                ErrorKind::Poisoned,
+            Some(cause) => Err(Error::poisoned(
+                cause,
                 format!("the store refuses writes after an earlier failure; open it again (cause: {cause})"),
             )),
         }

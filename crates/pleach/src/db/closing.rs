@@ -113,7 +113,7 @@ impl Inner {
         let Some(cause) = self.ctx.status.poison().cloned() else { return self.close_healthy(writer) };
         if writer.log.is_poisoned() || self.writes.may_have_lost_values() {
             let message = format!("the store was closed, but writes may be lost after a failure: {cause}");
-            return Err(Error::new(ErrorKind::Poisoned, message));
+            return Err(Error::poisoned(&cause, message));
         }
         self.writes.forget_flushed(writer);
         let what = match writer.log.sync() {
@@ -122,7 +122,7 @@ impl Inner {
             }
             Err(error) => format!("writes may be lost ({error}) after an earlier failure"),
         };
-        Err(Error::new(ErrorKind::Poisoned, format!("the store was closed; {what}: {cause}")))
+        Err(Error::poisoned(&cause, format!("the store was closed; {what}: {cause}")))
     }
 
     fn close_healthy(&self, writer: &mut Writer) -> Result<()> {

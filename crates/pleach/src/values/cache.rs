@@ -95,6 +95,13 @@ pub(crate) struct ValueCache {
     populator: OnceLock<JobWaker>,
 }
 
+/// `bytes` of a `total`, rounded down to whole steps. The memtables take a large total in many small pieces, and each time that
+/// the values' capacity falls, a commit waits for a look at all of their slots.
+fn whole_steps(bytes: usize, total: usize) -> usize {
+    let step = 1 << (total / STEP_SHARE).max(1).ilog2();
+    bytes / step * step
+}
+
 impl ValueCache {
     /// A cache that shares memory with `blocks`. It has none before [`ValueCache::set_total`].
     pub(crate) fn new(blocks: Arc<FrameCache>) -> Arc<Self> {
@@ -127,13 +134,14 @@ impl ValueCache {
         self.grant_blocks(total);
     }
 
-    /// Grants the blocks what they use and a step more, and the values the rest. Requires: `total` is locked.
+    /// Grants the blocks what they use and about a step more, and the values the rest. Requires: `total` is locked.
     fn grant_blocks(&self, total: usize) {
         let Some(values) = self.values() else { return };
         let blocks_max = total - total / VALUES_SHARE;
         let granted = (self.blocks.used_bytes() + total / STEP_SHARE).min(blocks_max);
-        self.blocks.watch(granted);
-        values.set_capacity(total - granted);
+        let of_values = whole_steps(total - granted, total);
+        self.blocks.watch(total - of_values);
+        values.set_capacity(of_values);
     }
 
     #[inline]

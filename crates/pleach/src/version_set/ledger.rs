@@ -128,16 +128,39 @@ impl Ledger {
         self.recheck.range((last, Bound::Unbounded)).take(count).copied().collect()
     }
 
-    /// The partitions with a merge that is due, those after `last` first. If `before` is given, only those with a merge that
-    /// goes to a stage before it, by stage.
-    pub(crate) fn due(&self, is_quiet: bool, last: PartitionId, before: Option<u8>) -> Vec<PartitionId> {
+    /// The partitions with a merge that is due, those after `last` first.
+    pub(crate) fn due(&self, is_quiet: bool, last: PartitionId) -> Vec<PartitionId> {
         let due = &self.due[usize::from(is_quiet)];
-        if let Some(before) = before {
-            return due.ranked.range(..(before, PartitionId(0))).map(|(_, id)| *id).take(DUE_MAX).collect();
-        }
         let later = due.values.range(PartitionId(last.0.saturating_add(1))..);
         let earlier = due.values.range(..=last);
         later.chain(earlier).map(|(id, _)| *id).take(DUE_MAX).collect()
+    }
+
+    /// Those with a merge that goes to a stage before `before`, by stage, and in each stage those after `last` first.
+    pub(crate) fn due_before(
+        &self,
+        is_quiet: bool,
+        last: PartitionId,
+        (before, order): (u8, StageOrder),
+    ) -> Vec<PartitionId> {
+        let ranked = &self.due[usize::from(is_quiet)].ranked;
+        let (first_id, last_id) = (PartitionId(0), PartitionId(u32::MAX));
+        let mut stages = Vec::new();
+        let mut from = 0;
+        while let Some((stage, _)) =
+            ranked.range((from, first_id)..).next().filter(|(stage, _)| *stage < before)
+        {
+            stages.push(*stage);
+            from = stage + 1;
+        }
+        if order == StageOrder::LowestFirst {
+            stages.reverse();
+        }
+        let in_turn = |stage| {
+            let later = ranked.range((Bound::Excluded((stage, last)), Bound::Included((stage, last_id))));
+            later.chain(ranked.range((stage, first_id)..=(stage, last)))
+        };
+        stages.into_iter().flat_map(in_turn).map(|(_, id)| *id).take(DUE_MAX).collect()
     }
 
     /// Partitions with sections in sparse shared files.
@@ -170,6 +193,13 @@ impl Ledger {
     pub(crate) fn step_bytes(&self) -> u64 {
         self.steps.max().unwrap_or(0)
     }
+}
+
+/// In which order a worker looks at the stages of merges that are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StageOrder {
+    UppermostFirst,
+    LowestFirst,
 }
 
 /// Most partitions that a worker is given to choose from (arbitrary): more than can be busy at a time.

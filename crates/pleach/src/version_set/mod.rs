@@ -29,7 +29,7 @@ mod edits;
 mod ledger;
 pub(crate) mod reserve;
 
-pub(crate) use ledger::{DUE_MAX, Ledger};
+pub(crate) use ledger::{DUE_MAX, Ledger, StageOrder};
 
 /// The version set.
 pub(crate) struct VersionSet {

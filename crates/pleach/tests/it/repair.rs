@@ -194,6 +194,28 @@ fn a_damaged_block_costs_its_own_entries_and_is_reported() {
     assert!(found.iter().all(|(key, value)| sample.content.get(key) == Some(value)), "something was made up");
 }
 
+/// Who waits for a merge gets the error of the store that it has poisoned. The first failure says where the damage is.
+#[test]
+fn a_merge_of_damaged_data_tells_where_the_damage_is() {
+    let sample = Sample::new(true);
+    let largest =
+        sample.files(".sst").into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+    flip(&largest, 10_000, 1);
+    let db = options().open(sample.old()).unwrap();
+    let partition = db.find_partition("large").unwrap();
+    partition.put("key", "value").unwrap();
+    let poisoned = db.compact().unwrap_err();
+    let puts = partition.put("key", "value").unwrap_err();
+    let closes = db.close().unwrap_err();
+    for error in [poisoned, puts, closes] {
+        assert_eq!(error.kind(), ErrorKind::Poisoned, "{error}");
+        assert!(!error.is_shortage());
+        let cause = error.cause().unwrap();
+        assert_eq!((cause.kind(), cause.path()), (ErrorKind::Corruption, Some(&*largest)), "{error}");
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("corruption"));
+    }
+}
+
 #[test]
 fn damaged_tails_cost_nothing() {
     let sample = Sample::new(false);

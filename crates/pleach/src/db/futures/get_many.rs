@@ -140,14 +140,16 @@ impl Future for GetManyFuture {
     fn poll(mut self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<Self::Output> {
         assert!(!self.has_ended, "the future has given its answer");
         let polled = match self.try_poll(cx.waker()) {
-            Err(error) => {
-                // The other lookups want no further block, also if the caller keeps the future.
-                self.open.clear();
-                Poll::Ready(Err(error))
-            }
+            Err(error) => Poll::Ready(Err(error)),
             Ok(polled) => polled.map(Ok),
         };
-        self.has_ended = polled.is_ready();
+        if polled.is_ready() {
+            self.has_ended = true;
+            // A caller may keep the future. It pins nothing, and after an error the other lookups want no further block.
+            self.open.clear();
+            self.begun = None;
+            self.keys = Vec::new().into_iter();
+        }
         polled
     }
 }

@@ -1,7 +1,8 @@
 //! Starting compactions: which jobs join the workers' list.
 //!
 //! A job holds a file's buffer for each of its inputs, so it is started only when there is a worker for it. While as many
-//! jobs wait as there are workers, only a job that is more urgent than all of them is started. Partitions take turns.
+//! jobs wait as there are workers, only a job that is more urgent than all of them is started: one that goes to the uppermost
+//! stage, and each eighth time one that goes to the lowest stage of those. Partitions take turns.
 //!
 //! # Requests
 //! A requested merge needs all runs, or those of its range, so it may have to wait for jobs in progress. Until it starts, the
@@ -19,13 +20,13 @@ use pleach_env::Result;
 
 use super::job::CompactionJob;
 use super::requests::{RangeRequests, Requests};
-use super::worker::{ClaimedRun, Compactions, List};
+use super::worker::{ClaimedRun, Compactions, LONGEST_WAIT_SHARE, List};
 use crate::keys::PartitionId;
 use crate::picker::{self, Plan, RangeWork, Situation, WholePlan};
 use crate::shape::{Conversion, Policy, STAGE_FIRST};
 use crate::version::edit::RunId;
 use crate::version::{SubTree, Version};
-use crate::version_set::DUE_MAX;
+use crate::version_set::{DUE_MAX, StageOrder};
 
 /// All that the result of a search for jobs to start depends on.
 pub(super) struct Search {
@@ -83,6 +84,16 @@ impl List {
     /// The uppermost output stage of the waiting jobs.
     fn first_stage(&self) -> u8 {
         self.waiting.iter().map(|job| job.output_stage).min().unwrap_or(u8::MAX)
+    }
+
+    /// The order of stages in which the next job to start is looked for while the list is full: as for the steps, each stage has
+    /// its share.
+    fn stage_order(&self) -> StageOrder {
+        if self.started % LONGEST_WAIT_SHARE == LONGEST_WAIT_SHARE - 1 {
+            StageOrder::LowestFirst
+        } else {
+            StageOrder::UppermostFirst
+        }
     }
 
     /// Runs of the partition that jobs work on which the version does not record.
@@ -175,6 +186,7 @@ impl Compactions {
     fn start(&self, list: &mut List, picked: Picked, output: RunId) -> Result<()> {
         let Picked { partition, plan, request } = picked;
         list.last_started = partition;
+        list.started += 1;
         match plan {
             Plan::Whole(plan) => {
                 if plan.converts && request.is_none() {
@@ -234,6 +246,7 @@ impl Compactions {
         if requested.is_some() {
             return requested;
         }
+        let order = list.stage_order();
         let (mut last, mut looked_at) = (list.last_started, 0);
         let mut by_policy = |id| {
             let busy = list.busy(id);
@@ -259,7 +272,13 @@ impl Compactions {
             picked(id, plan, None)
         };
         let by_policy = loop {
-            let due = self.upkeep.version_set.ledger.lock().due(is_quiet, last, before);
+            let due = {
+                let ledger = self.upkeep.version_set.ledger.lock();
+                match before {
+                    Some(before) => ledger.due_before(is_quiet, last, (before, order)),
+                    None => ledger.due(is_quiet, last),
+                }
+            };
             let found = due.iter().find_map(|id| by_policy(*id));
             looked_at += due.len();
             // Conversions that wait for room have no plan. Behind them may be partitions that have one.

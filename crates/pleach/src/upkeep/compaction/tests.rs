@@ -58,13 +58,13 @@ fn steps_until_all_had_a_turn(stages: &[u8], has_debt: bool) -> usize {
     let mut had_none: BTreeSet<_> = (0..stages.len()).collect();
     let mut steps = 0;
     while !had_none.is_empty() {
-        steps += 1;
         assert!(steps < 1000, "of {stages:?}, {had_none:?} never have a turn");
         let stages: Vec<_> = waiting.iter().map(|(_, stage)| *stage).collect();
         let at = next_of(&stages, steps as u64, has_debt).unwrap();
         let job = waiting.remove(at);
         had_none.remove(&job.0);
         waiting.push(job);
+        steps += 1;
     }
     steps
 }
@@ -86,7 +86,7 @@ fn the_uppermost_stage_has_most_turns_and_the_last_one_its_share() {
     for (has_debt, last_share, first_share) in [(false, 20, 60), (true, 40, 35)] {
         let mut waiting = vec![3, 1, 1, 2];
         let mut turns = [0; 4];
-        for step in 1..=100 {
+        for step in 0..100 {
             let at = next_of(&waiting, step, has_debt).unwrap();
             let stage = waiting.remove(at);
             turns[usize::from(stage)] += 1;

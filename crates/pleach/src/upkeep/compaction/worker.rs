@@ -56,6 +56,8 @@ pub(super) struct List {
     pub(super) resumes: bool,
     /// The partition for which a job was started last.
     pub(super) last_started: PartitionId,
+    /// Jobs started so far.
+    pub(super) started: u64,
     /// Jobs taken off the list so far.
     taken: u64,
 }
@@ -76,7 +78,7 @@ const LAST_STAGE_SHARE: u64 = 4;
 /// The same while garbage exceeds its soft limit.
 const LAST_STAGE_SHARE_IN_DEBT: u64 = 2;
 /// One step in this many goes to the job that has waited longest.
-const LONGEST_WAIT_SHARE: u64 = 8;
+pub(super) const LONGEST_WAIT_SHARE: u64 = 8;
 
 /// How often an idle worker checks the age of tombstones and the cost of reads.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
@@ -109,6 +111,7 @@ impl Compactions {
             empty_search: None,
             resumes: true,
             last_started: PartitionId(0),
+            started: 0,
             taken: 0,
         };
         Self { upkeep, list: Mutex::new(list) }
@@ -148,10 +151,12 @@ impl Compactions {
         if list.waiting.is_empty() {
             started?;
         }
-        list.taken += 1;
         let stages: Vec<_> = list.waiting.iter().map(|job| job.output_stage).collect();
-        let next = next_of(&stages, list.taken, self.upkeep.writes.pressure.has_garbage_debt());
-        Ok(next.map(|at| list.waiting.remove(at)))
+        let Some(next) = next_of(&stages, list.taken, self.upkeep.writes.pressure.has_garbage_debt()) else {
+            return Ok(None);
+        };
+        list.taken += 1;
+        Ok(Some(list.waiting.remove(next)))
     }
 
     /// Puts a job back on the list after a step, unless it has ended or failed; `progress` is `None` after an error.
@@ -188,7 +193,7 @@ impl Compactions {
     }
 }
 
-/// The job whose turn it is, by the jobs' output stages, the one that has waited longest first. `taken` counts the steps.
+/// The job whose turn it is, by the jobs' output stages, the one that has waited longest first. `taken` jobs had a turn before.
 pub(super) fn next_of(stages: &[u8], taken: u64, has_garbage_debt: bool) -> Option<usize> {
     if taken % LONGEST_WAIT_SHARE == 1 {
         return (!stages.is_empty()).then_some(0);

@@ -304,8 +304,8 @@ fn a_file_of_which_only_some_segments_were_marked_is_not_cleaned() {
     }
 }
 
-/// A pass remembers the places of a limited number of values. A file with more could never be cleaned if only some of its segments
-/// were looked at.
+/// A pass remembers the places of a limited number of values. A file with more could never be cleaned if only some of its
+/// segments were looked at.
 #[test]
 fn a_file_of_many_values_is_looked_at_as_a_whole() {
     let env = SimEnv::new(1);

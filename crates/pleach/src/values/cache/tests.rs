@@ -317,3 +317,21 @@ fn threads_read_whole_values_while_others_admit_and_capacities_change() {
         assert_eq!(value[..], bytes_of(number, len_of(number, 3000)));
     }
 }
+
+/// Memtables take their share in 48 pieces. The values give up memory in steps, because each time costs a look at all of them.
+#[test]
+fn values_give_up_memory_in_steps() {
+    for memory in [64 << 20, 1 << 30, 64 << 30] {
+        let (piece, mut capacities) = (4 << 20, Vec::new());
+        for pieces in 0..48.min(memory / 2 / piece) {
+            let total = memory - pieces * piece;
+            let bytes = whole_steps(total - total / 4, total);
+            assert!(bytes <= total - total / 4 && bytes + total / STEP_SHARE >= total - total / 4, "{bytes}");
+            capacities.push(bytes);
+        }
+        let falls = capacities.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        // The least step is a half of this share of the memory that is left, which is half of it or more.
+        let least_step = memory / 2 / STEP_SHARE / 2;
+        assert!(falls <= 2 + 48 * piece / least_step, "{falls} falls of {memory}");
+    }
+}

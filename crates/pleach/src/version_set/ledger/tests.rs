@@ -128,9 +128,32 @@ fn partitions_take_turns() {
     db.close().unwrap();
     let db = opened(2);
     let ledger = db.inner().version_set.ledger.lock();
-    let due = |last| ledger.due(true, PartitionId(last), None).into_iter().map(|id| id.0).collect::<Vec<_>>();
+    let due = |last| ledger.due(true, PartitionId(last)).into_iter().map(|id| id.0).collect::<Vec<_>>();
     let first = due(0)[0];
     assert!(due(0).iter().copied().eq(first..first + 20), "each is due: {:?}", due(0));
     let rotated = (first + 8..first + 20).chain(first..=first + 7);
     assert!(due(first + 7).iter().copied().eq(rotated), "{:?}", due(first + 7));
+}
+
+/// Before a stage, the stages come in order, and in each stage the partitions take turns.
+#[test]
+fn merges_before_a_stage_are_due_by_stage_and_in_turn() {
+    let env = SimEnv::new(1);
+    let db = Options::new().env(Arc::<SimEnv>::clone(&env)).memory(4 << 20).open("/store").unwrap();
+    let mut ledger = db.inner().version_set.ledger.lock();
+    for (id, stage) in [(1, 1), (2, 2), (3, 1), (4, 255), (5, 1), (6, 2), (7, 3)] {
+        ledger.set_due(PartitionId(id), [Some(stage); 2]);
+    }
+    let due = |last, before, order| {
+        let due = ledger.due_before(false, PartitionId(last), (before, order));
+        due.into_iter().map(|id| id.0).collect::<Vec<_>>()
+    };
+    let (upper, lowest) = (StageOrder::UppermostFirst, StageOrder::LowestFirst);
+    assert_eq!(due(0, 3, upper), [1, 3, 5, 2, 6]);
+    assert_eq!(due(1, 3, upper), [3, 5, 1, 2, 6]);
+    assert_eq!(due(5, 3, upper), [1, 3, 5, 6, 2]);
+    assert_eq!(due(3, 3, lowest), [6, 2, 5, 1, 3]);
+    assert_eq!(due(u32::MAX, 4, lowest), [7, 2, 6, 1, 3, 5]);
+    assert_eq!(due(0, 255, lowest).len(), 6);
+    assert_eq!(due(0, 1, upper), [0; 0]);
 }

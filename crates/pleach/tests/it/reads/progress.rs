@@ -46,3 +46,20 @@ fn keys_that_are_found_wait_for_no_older_run() {
     }
     assert!(reads < 20 * 16, "{reads} reads: the newest run has the answer");
 }
+
+/// A caller may keep a future that has answered. It keeps no memtable and no file.
+#[test]
+fn a_future_that_has_answered_pins_nothing() {
+    let (_env, db) = machine(1);
+    let partition = db.default_partition();
+    let keys: Vec<_> = (0..CANDIDATES).map(key).collect();
+    let mut future = pin!(partition.get_many_async(&keys));
+    while future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+    partition.put(key(0), "new").unwrap();
+    db.flush().unwrap();
+    db.compact().unwrap();
+    db.settle().unwrap();
+    let stats = db.stats();
+    assert_eq!((stats.pinned_bytes, stats.pinned_memtable_bytes), (0, 0));
+    drop(db);
+}
