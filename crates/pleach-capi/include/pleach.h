@@ -49,8 +49,9 @@ typedef enum {
     PLEACH_CODE_CONFLICT = 6,
     // The store or the partition was closed or dropped.
     PLEACH_CODE_CLOSED = 7,
-    // An earlier failure stopped all writes: a failed sync, another I/O error of the log, the manifest or background work that is
-    // no shortage, damage that background work met, or a panic. Reads go on; writes are refused until the store is opened again.
+    // An earlier failure stopped all writes: a failed sync, another I/O error of the log, the manifest or background work
+    // that is no shortage, damage that background work met, or a panic. Reads go on; writes are refused until the store is
+    // opened again.
     PLEACH_CODE_POISONED = 8,
     // The device did not answer in time.
     PLEACH_CODE_TIMED_OUT = 9,

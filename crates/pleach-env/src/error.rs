@@ -56,17 +56,17 @@ pub enum ErrorKind {
     /// The files were written by a format version, or name a feature, that this build does not know. Also the error of a store
     /// that has used up its numbers of partitions: 2^28, dropped ones included.
     Unsupported,
-    /// The call would have to wait. Nothing was done; try again later. An open, a repair or a removal would wait for another holder
-    /// of the store, in this process or another; `try_put` for a flush or for more than a millisecond of back-pressure; a task's
-    /// waker that closes the store for another close.
+    /// The call would have to wait. Nothing was done; try again later. An open, a repair or a removal would wait for another
+    /// holder of the store, in this process or another; `try_put` for a flush or for more than a millisecond of
+    /// back-pressure; a task's waker that closes the store for another close.
     Conflict,
     /// The store has been closed, or the partition dropped, or the partition is newer than the snapshot that is read.
     Closed,
     /// An earlier failure stopped all writes. Reads go on; writes are refused until the store is opened again. `Db::poisoned` has
     /// that failure. It is one of these:
     /// - a failed sync;
-    /// - another I/O error of the log, of the manifest, or of a background job, such as a flush or a merge, unless it is a shortage
-    ///   ([`Error::is_shortage`]);
+    /// - another I/O error of the log, of the manifest, or of a background job, such as a flush or a merge, unless it is a
+    ///   shortage ([`Error::is_shortage`]);
     /// - damage that a background job met: its kind is then `Corruption`;
     /// - a panic of a background job, or of a thread that was committing.
     Poisoned,

@@ -177,9 +177,9 @@ impl Options {
     /// Size of a memtable in bytes, and of a log segment: 16 KiB to 1 GiB. Default: an eighth of [`Options::memory`], at most 64
     /// MiB.
     ///
-    /// A larger memtable makes flushes fewer and larger, which helps heavy random writes. What exceeds an eighth of the memory comes
-    /// on top of the budget, for each of up to three memtables. An open after a crash replays up to about three memtables. More disk
-    /// space is kept free for flushes.
+    /// A larger memtable makes flushes fewer and larger, which helps heavy random writes. What exceeds an eighth of the
+    /// memory comes on top of the budget, for each of up to three memtables. An open after a crash replays up to about three
+    /// memtables. More disk space is kept free for flushes.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = Some(bytes);
@@ -244,10 +244,10 @@ impl Options {
         self
     }
 
-    /// Bits per key of the in-memory filters, on average over a partition: 0 (none) to 32, default 10 (about 1 % false positives).
-    /// Large runs get fewer than the average, down to 4, and small runs more, up to 20; the memory is the same in all, and lookups
-    /// of missing keys are faster. If the memory is too short for all filters, new ones have fewer, down to 5 on average (about
-    /// 10 %), until their SSTs are compacted again.
+    /// Bits per key of the in-memory filters, on average over a partition: 0 (none) to 32, default 10 (about 1 % false
+    /// positives). Large runs get fewer than the average, down to 4, and small runs more, up to 20; the memory is the same in
+    /// all, and lookups of missing keys are faster. If the memory is too short for all filters, new ones have fewer, down to
+    /// 5 on average (about 10 %), until their SSTs are compacted again.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: f32) -> Self {
         self.filter_bits_per_key = bits;

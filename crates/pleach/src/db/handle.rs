@@ -127,9 +127,9 @@ impl Db {
     /// for reading only.
     ///
     /// # Errors
-    /// `InvalidArgument` when the name is empty or longer than 255 bytes; `Unsupported` when the store has created 2^28 partitions
-    /// ([`limits::PARTITIONS_MAX`](crate::limits::PARTITIONS_MAX)); otherwise as for writes. A partition that exists is found also
-    /// when writes are refused.
+    /// `InvalidArgument` when the name is empty or longer than 255 bytes; `Unsupported` when the store has created 2^28
+    /// partitions ([`limits::PARTITIONS_MAX`](crate::limits::PARTITIONS_MAX)); otherwise as for writes. A partition that
+    /// exists is found also when writes are refused.
     pub fn partition(&self, name: &str) -> Result<Partition> {
         self.inner().ctx.status.check_not_closed()?;
         let live = match self.inner().find_partition(name) {
@@ -161,8 +161,8 @@ impl Db {
         Ok(found.into_iter().map(|live| Partition::new(self, live)).collect())
     }
 
-    /// The partition called `name`, if there is one. After a close it still returns the handles of the partitions that there were;
-    /// their calls return `Closed`.
+    /// The partition called `name`, if there is one. After a close it still returns the handles of the partitions that there
+    /// were; their calls return `Closed`.
     pub fn find_partition(&self, name: &str) -> Option<Partition> {
         self.inner().find_partition(name).map(|live| Partition::new(self, live))
     }
@@ -216,8 +216,8 @@ impl Db {
     /// measurements of what lies in files.
     ///
     /// # Errors
-    /// `Io`, `Poisoned` or `Closed`, as for writes. If the flush meets an I/O error that is no shortage, the store is poisoned, and
-    /// the error is `Poisoned`.
+    /// `Io`, `Poisoned` or `Closed`, as for writes. If the flush meets an I/O error that is no shortage, the store is
+    /// poisoned, and the error is `Poisoned`.
     pub fn flush(&self) -> Result<()> {
         self.inner().upkeep.flush_all()
     }
@@ -226,8 +226,8 @@ impl Db {
     /// read. Writes that come meanwhile are not merged.
     ///
     /// # Cost
-    /// It reads all SSTs and writes them again, except for those of a partition that is one run already. Separated values stay where
-    /// they are. It needs extra space for about [`Options::clean_every`] SSTs.
+    /// It reads all SSTs and writes them again, except for those of a partition that is one run already. Separated values
+    /// stay where they are. It needs extra space for about [`Options::clean_every`] SSTs.
     ///
     /// # Errors
     /// - `Io`: a shortage, such as a full disk. What was merged before stays so; call it again.

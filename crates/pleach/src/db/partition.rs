@@ -281,8 +281,9 @@ impl Partition {
     ///
     /// # Errors
     /// - `InvalidArgument` if key or value exceed the [limits](crate::limits), or need more memory than the system gives.
-    /// - `Io` if the disk is full: nothing is lost, and writes succeed again after space was freed. `Io` also if the device refuses a
-    ///   call, which poisons the store, and if the store is open for reading only ([`Db::read_only`](crate::Db::read_only)).
+    /// - `Io` if the disk is full: nothing is lost, and writes succeed again after space was freed. `Io` also if the device
+    ///   refuses a call, which poisons the store, and if the store is open for reading only
+    ///   ([`Db::read_only`](crate::Db::read_only)).
     /// - `Poisoned` after a failure that stopped all writes: a failed sync, or another one of
     ///   [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned).
     /// - `Closed` after a drop or a close.
@@ -339,11 +340,11 @@ impl Partition {
         result
     }
 
-    /// The entries whose keys lie in `bounds`, in key order, from either end. If the lower bound is above the upper one, there are
-    /// none. The first item of a range is an error if the partition was dropped or the store closed.
+    /// The entries whose keys lie in `bounds`, in key order, from either end. If the lower bound is above the upper one,
+    /// there are none. The first item of a range is an error if the partition was dropped or the store closed.
     ///
-    /// The call itself reads nothing. The first step from an end seeks in each run that may have keys of the range: about one block
-    /// of each is read, unless it is cached.
+    /// The call itself reads nothing. The first step from an end seeks in each run that may have keys of the range: about one
+    /// block of each is read, unless it is cached.
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
         Range::new(&self.inner().ctx, self.view(), self.live.id, bounds)
     }

@@ -106,9 +106,8 @@ impl WriteBatch {
     /// [`Db::sync`](crate::Db::sync) does.
     ///
     /// # Errors
-    /// Those of [`Partition::put`], for any of the operations: `Io` of a store that is open for reading only is one of them. Also
-    /// `InvalidArgument` if the batch exceeds [`BATCH_BYTES_MAX`](crate::limits::BATCH_BYTES_MAX), or for a partition of another
-    /// store.
+    /// Those of [`Partition::put`], for any of the operations. Also `InvalidArgument` if the batch exceeds
+    /// [`BATCH_BYTES_MAX`](crate::limits::BATCH_BYTES_MAX), or for a partition of another store.
     pub fn commit(self, durability: Durability) -> Result<()> {
         if let Some(error) = self.error {
             return Err(error);
