@@ -68,11 +68,11 @@ impl Options {
     /// - `Corruption`: a file is damaged; the error names it.
     /// - `Io`: the system refused a call.
     ///
+    /// A failed open changes nothing, except that an interrupted recovery may leave files that the next open removes.
+    ///
     /// # Cost
     /// It reads the manifest, the indexes of all SSTs and the filters for which there is memory. It reads the log behind the last
     /// flush, usually at most three memtables, and writes that again. A close leaves less than 1 MiB of it.
-    ///
-    /// A failed open changes nothing, except that an interrupted recovery may leave files that the next open removes.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         Db::open_with(path.as_ref(), self)

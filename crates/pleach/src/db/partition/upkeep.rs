@@ -1,4 +1,4 @@
-//! What a partition's handle offers beside reads and writes: its size and statistics, merges and conversions.
+//! Size, statistics, merges and conversions of a partition: the calls of its handle beside reads and writes.
 
 use std::ops::{Bound, RangeBounds};
 
