@@ -49,7 +49,9 @@ typedef enum {
     PLEACH_CODE_CONFLICT = 6,
     // The store or the partition was closed or dropped.
     PLEACH_CODE_CLOSED = 7,
-    // A sync failed earlier. Reads go on; writes are refused until the store is opened again.
+    // An earlier failure stopped all writes: a failed sync, another I/O error of the log, the manifest or background work
+    // that is no shortage, damage that background work met, or a panic. Reads go on; writes are refused until the store is
+    // opened again.
     PLEACH_CODE_POISONED = 8,
     // The device did not answer in time.
     PLEACH_CODE_TIMED_OUT = 9,
@@ -309,8 +311,8 @@ pleach_error *pleach_db_open_read_only(const char *path,
 // the store fails with `PLEACH_CODE_CLOSED`, for reads too. Values that were read before stay valid. Handles must be freed
 // all the same, also `db`. A second close returns what the first one did.
 //
-// Errors: `PLEACH_CODE_POISONED` if a sync had failed earlier, `PLEACH_CODE_IO` if the last one does. The store is closed in
-// both cases.
+// Errors: `PLEACH_CODE_POISONED` if an earlier failure had stopped all writes; the message says whether all writes are durable.
+// `PLEACH_CODE_IO` if the last sync fails. The store is closed in both cases.
 PLEACH_MUST_USE
 pleach_error *pleach_db_close(const pleach_db *db);
 
@@ -454,7 +456,7 @@ pleach_error *pleach_partition_contains(const pleach_partition *partition,
 //
 // Errors: `PLEACH_CODE_INVALID_ARGUMENT` if key or value are too long, or for an unknown durability; `PLEACH_CODE_IO` if the
 // disk is full (nothing is lost, see `pleach_error_is_shortage`) or the store is open for reading only; `PLEACH_CODE_POISONED`
-// after a failed sync; `PLEACH_CODE_CLOSED`.
+// after a failure that stopped all writes; `PLEACH_CODE_CLOSED`.
 PLEACH_MUST_USE
 pleach_error *pleach_partition_put(const pleach_partition *partition,
                                    const void *key,

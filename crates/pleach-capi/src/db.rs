@@ -94,8 +94,8 @@ pub unsafe extern "C" fn pleach_db_open_read_only(
 /// the store fails with `PLEACH_CODE_CLOSED`, for reads too. Values that were read before stay valid. Handles must be freed
 /// all the same, also `db`. A second close returns what the first one did.
 ///
-/// Errors: `PLEACH_CODE_POISONED` if a sync had failed earlier, `PLEACH_CODE_IO` if the last one does. The store is closed in
-/// both cases.
+/// Errors: `PLEACH_CODE_POISONED` if an earlier failure had stopped all writes; the message says whether all writes are durable.
+/// `PLEACH_CODE_IO` if the last sync fails. The store is closed in both cases.
 #[must_use]
 #[unsafe(no_mangle)]
 pub extern "C" fn pleach_db_close(db: Option<&DbHandle>) -> Option<Box<ErrorHandle>> {

@@ -26,7 +26,9 @@ pub enum PleachCode {
     Conflict = 6,
     /// The store or the partition was closed or dropped.
     Closed = 7,
-    /// A sync failed earlier. Reads go on; writes are refused until the store is opened again.
+    /// An earlier failure stopped all writes: a failed sync, another I/O error of the log, the manifest or background work
+    /// that is no shortage, damage that background work met, or a panic. Reads go on; writes are refused until the store is
+    /// opened again.
     Poisoned = 8,
     /// The device did not answer in time.
     TimedOut = 9,

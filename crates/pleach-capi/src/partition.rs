@@ -140,7 +140,7 @@ pub unsafe extern "C" fn pleach_partition_contains(
 ///
 /// Errors: `PLEACH_CODE_INVALID_ARGUMENT` if key or value are too long, or for an unknown durability; `PLEACH_CODE_IO` if the
 /// disk is full (nothing is lost, see `pleach_error_is_shortage`) or the store is open for reading only; `PLEACH_CODE_POISONED`
-/// after a failed sync; `PLEACH_CODE_CLOSED`.
+/// after a failure that stopped all writes; `PLEACH_CODE_CLOSED`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pleach_partition_put(

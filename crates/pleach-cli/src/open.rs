@@ -25,7 +25,7 @@ pub(crate) struct StoreArgs {
     /// Partition to work on [default: "default"; of `partitions`, `compact`, `convert` and `stats`: all]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) partition: Option<String>,
-    /// Memory to use, such as 64M or 2G [default: a quarter of the machine's, 64M to 1G]
+    /// Memory to use, such as 64M or 2G [default: a quarter of the process's limit (control group or machine), 64M to 1G]
     #[arg(long, global = true, value_name = "SIZE", value_parser = parse_bytes::<usize>)]
     pub(crate) memory: Option<usize>,
     /// Open the store for reading only: change nothing, share it with other readers; commands that write refuse it

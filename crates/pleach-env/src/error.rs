@@ -13,25 +13,62 @@ use rustix::io::Errno;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The kind of an [`Error`]: it tells the caller what to do.
+///
+/// | kind | what to do |
+/// |---|---|
+/// | [`NotFound`](Self::NotFound) | check the path, or let the open create a store |
+/// | [`InvalidArgument`](Self::InvalidArgument) | correct the call |
+/// | [`Unsupported`](Self::Unsupported) | use the build that the message asks for |
+/// | [`Conflict`](Self::Conflict), [`TimedOut`](Self::TimedOut) | try again later, or give up |
+/// | [`Io`](Self::Io) | if [`Error::is_shortage`], remove the cause and try again; otherwise look at the device |
+/// | [`Closed`](Self::Closed) | get a new handle |
+/// | [`Poisoned`](Self::Poisoned) | close the store, remove the cause, open it again |
+/// | [`Corruption`](Self::Corruption) | restore a backup, or repair |
+///
+/// ```
+/// use pleach_env::{Error, ErrorKind}; // In a program: `use pleach::{Error, ErrorKind}`.
+///
+/// /// Whether a write that failed with `error` is worth another try.
+/// fn may_try_again(error: &Error) -> bool {
+///     match error.kind() {
+///         ErrorKind::Conflict | ErrorKind::TimedOut => true,
+///         ErrorKind::Io => error.is_shortage(),
+///         _ => false,
+///     }
+/// }
+///
+/// assert!(may_try_again(&Error::new(ErrorKind::Conflict, "the memtables are full")));
+/// assert!(!may_try_again(&Error::closed()));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// Bytes on disk violate the format or their checksum. Pleach does not change the store: restore the file, or
     /// salvage what is left with `pleach::repair`.
     Corruption,
-    /// The operating system refused: no space, no permission, a device error. The source is the `io::Error`.
+    /// The operating system refused: no space, no permission, a device error. The source is the `io::Error`. Also the error of
+    /// writes to a store that is open for reading only.
     Io,
-    /// An argument is out of its documented range; nothing was done.
+    /// An argument is out of its documented range, or a batch needs more memory than the system gives; nothing was done.
     InvalidArgument,
     /// There is no store in the directory, or no directory, and the caller did not ask to create one.
     NotFound,
-    /// The files were written by a format version, or name a feature, that this build does not know.
+    /// The files were written by a format version, or name a feature, that this build does not know. Also the error of a store
+    /// that has used up its numbers of partitions: 2^28, dropped ones included.
     Unsupported,
-    /// The call would have to wait: for another holder of the store, a flush, or a snapshot. Nothing was done; try again later.
+    /// The call would have to wait. Nothing was done; try again later. An open, a repair or a removal would wait for another
+    /// holder of the store, in this process or another; `try_put` for a flush or for more than a millisecond of
+    /// back-pressure; a task's waker that closes the store for another close.
     Conflict,
-    /// The store, or the partition, has been closed or dropped.
+    /// The store has been closed, or the partition dropped, or the partition is newer than the snapshot that is read.
     Closed,
-    /// A sync failed earlier. Reads go on; writes are refused until the store is opened again.
+    /// An earlier failure stopped all writes. Reads go on; writes are refused until the store is opened again. `Db::poisoned` has
+    /// that failure. It is one of these:
+    /// - a failed sync;
+    /// - another I/O error of the log, of the manifest, or of a background job, such as a flush or a merge, unless it is a
+    ///   shortage ([`Error::is_shortage`]);
+    /// - damage that a background job met: its kind is then `Corruption`;
+    /// - a panic of a background job, or of a thread that was committing.
     Poisoned,
     /// The device did not answer in the time that the caller gave it. Nothing is wrong with the store: try again, or give up.
     TimedOut,

@@ -1,4 +1,4 @@
-//! Options of a store, and the sizes that are derived from them.
+//! Options of a store: how a caller sets them, and which values are accepted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use pleach_env::{Env, Error, ReadDriver, RealEnv, Result};
 use pleach_table::{Codec, IndexChoice};
 
-use crate::filter_policy::StageFill;
-use crate::shape::{Conversion, Policy, Shape};
+use crate::shape::{Conversion, Shape};
 use crate::training::{LearnedIndex, Limits};
 
 mod creation;
+mod sizes;
 mod thresholds;
 use creation::Creation;
 pub use thresholds::Thresholds;
@@ -48,27 +48,11 @@ pub struct Options {
     pub(crate) thresholds: Thresholds,
 }
 
-/// Most compaction threads by default.
-const COMPACTION_THREADS_MAX: usize = 4;
-
-/// The default of [`Options::memory`] is a quarter of the process's memory between these bounds:
-/// docs/design/0010-memory.md.
-const MEMORY_DEFAULT_MIN: usize = 64 << 20;
-const MEMORY_DEFAULT_MAX: usize = 1 << 30;
-/// The default where the memory of the process is unknown.
-const MEMORY_IF_UNKNOWN: usize = 512 << 20;
-
 /// Smallest memory budget that [`Options::memory`] takes: 1 MiB.
 const MEMORY_MIN: usize = 1 << 20;
 
 /// Largest memtable that can be asked for.
 pub(crate) const MEMTABLE_BYTES_LIMIT: usize = 1 << 30;
-
-/// Largest memtable by default. Larger ones make fewer, larger flushes, but cost cache misses and recovery time.
-const MEMTABLE_BYTES_MAX: usize = 64 << 20;
-
-/// A compacted partition has at least this many SSTs, unless they would become very small.
-const SSTS_MIN: u64 = 64;
 
 /// Immutable memtables before writers wait for a flush.
 pub(crate) const IMMUTABLE_MEMTABLES_MAX: usize = 2;
@@ -134,7 +118,7 @@ impl Options {
         self
     }
 
-    /// Memory budget in bytes, at least 1 MiB. Default: a quarter of the memory that the process may use, from 64 MiB to 1
+    /// Memory budget in bytes: 1 MiB to 1 PiB. Default: a quarter of the memory that the process may use, from 64 MiB to 1
     /// GiB; 512 MiB if that is unknown. A limit of its control group counts, so a container's does.
     ///
     /// Each memtable takes up to an eighth (at most 64 MiB), and there are up to three. Indexes and filters take what they
@@ -190,7 +174,12 @@ impl Options {
         self
     }
 
-    /// Size of a memtable in bytes, instead of the one derived from [`Options::memory`].
+    /// Size of a memtable in bytes, and of a log segment: 16 KiB to 1 GiB. Default: an eighth of [`Options::memory`], at most 64
+    /// MiB.
+    ///
+    /// A larger memtable makes flushes fewer and larger, which helps heavy random writes. What exceeds an eighth of the
+    /// memory comes on top of the budget, for each of up to three memtables. An open after a crash replays up to about three
+    /// memtables. More disk space is kept free for flushes.
     #[must_use]
     pub fn memtable_bytes(mut self, bytes: usize) -> Self {
         self.memtable_bytes = Some(bytes);
@@ -223,7 +212,7 @@ impl Options {
 
     /// Age at which a tombstone is merged with the entries that it shadows, so that deleted data leaves the disk: default
     /// seven days. Counted in seconds from the tombstone's flush; checked whenever a flush or a compaction ends, and every
-    /// minute while nothing is written.
+    /// minute while nothing is written. Only the whole seconds of `age` count.
     #[must_use]
     pub fn tombstone_age_max(mut self, age: Duration) -> Self {
         self.tombstone_age_max = age;
@@ -255,8 +244,10 @@ impl Options {
         self
     }
 
-    /// Bits per key of the in-memory filters: 0 (none) to 32, default 10 (about 1 % false positives). If the memory is too short
-    /// for all filters, new ones have fewer, down to 5 on average (about 10 %), until their SSTs are compacted again.
+    /// Bits per key of the in-memory filters, on average over a partition: 0 (none) to 32, default 10 (about 1 % false
+    /// positives). Large runs get fewer than the average, down to 4, and small runs more, up to 20; the memory is the same in
+    /// all, and lookups of missing keys are faster. If the memory is too short for all filters, new ones have fewer, down to
+    /// 5 on average (about 10 %), until their SSTs are compacted again.
     #[must_use]
     pub fn filter_bits_per_key(mut self, bits: f32) -> Self {
         self.filter_bits_per_key = bits;
@@ -416,83 +407,5 @@ impl Options {
             )));
         }
         Ok(())
-    }
-
-    /// Bytes of memory that the store may use; see [`Options::memory`].
-    pub(crate) fn memory_budget(&self) -> usize {
-        self.memory.unwrap_or_else(|| {
-            self.env.memory_limit().map_or(MEMORY_IF_UNKNOWN, |limit| {
-                let quarter = usize::try_from(limit / 4).unwrap_or(usize::MAX);
-                quarter.clamp(MEMORY_DEFAULT_MIN, MEMORY_DEFAULT_MAX)
-            })
-        })
-    }
-
-    /// Bytes at which the active memtable is full.
-    pub(crate) fn memtable_budget(&self) -> usize {
-        self.memtable_bytes.unwrap_or((self.memory_budget() / 8).min(MEMTABLE_BYTES_MAX))
-    }
-
-    /// Length of a log segment: one memtable's writes, so that a flush frees about one segment.
-    pub(crate) fn segment_bytes(&self) -> u64 {
-        self.memtable_budget() as u64
-    }
-
-    /// Bytes for cached blocks in a store that has `index_filter_bytes` of indexes and filters, while memtables take all of
-    /// their share: what these leave, and at least a quarter.
-    pub(crate) fn cache_bytes(&self, index_filter_bytes: u64) -> usize {
-        let used = usize::try_from(index_filter_bytes).unwrap_or(usize::MAX);
-        let memory = self.memory_budget();
-        (memory - self.memtables_share()).saturating_sub(used).max(memory / 4)
-    }
-
-    /// Bytes for filters beside `cache_bytes` and `index_bytes`: at least half of what the cache leaves.
-    pub(crate) fn filter_bytes_max(&self, cache_bytes: u64, index_bytes: u64) -> u64 {
-        let share = ((self.memory_budget() - self.memtables_share()) as u64).saturating_sub(cache_bytes);
-        share.saturating_sub(index_bytes).max(share / 2).min(self.thresholds.filter_bytes)
-    }
-
-    /// Bytes for memtables of the default size. The excess of larger ones comes on top of the budget.
-    pub(crate) fn memtables_share(&self) -> usize {
-        (1 + IMMUTABLE_MEMTABLES_MAX) * self.memtable_budget().min(self.memory_budget() / 8)
-    }
-
-    /// Number of compaction threads.
-    pub(crate) fn compaction_worker_count(&self) -> usize {
-        self.compaction_threads.unwrap_or_else(|| self.env.parallelism().min(COMPACTION_THREADS_MAX))
-    }
-
-    /// The settings of the pickers, while data is written or while it is quiet.
-    pub(crate) fn policy(&self, is_quiet: bool) -> Policy {
-        Policy {
-            shape: self.shape,
-            k: self.runs_per_stage,
-            is_quiet,
-            memtable_bytes: self.memtable_budget() as u64,
-            tombstone_age_max: self.tombstone_age_max.as_secs(),
-            conversion: self.conversion,
-            space_target: self.space_target,
-        }
-    }
-
-    /// How the shape fills its stages, which decides about the bits of filters.
-    pub(crate) fn stage_fill(&self) -> StageFill {
-        StageFill::of(self.shape, self.runs_per_stage)
-    }
-
-    /// Size at which an SST of a flush is complete: small, because an input of a merge is removed when it is passed.
-    pub(crate) fn flushed_sst_bytes(&self) -> u64 {
-        self.sst_bytes.min(self.memtable_budget() as u64 / 8)
-    }
-
-    /// Size at which an SST of a compaction is complete, in a partition of `total` bytes. A merged part of an input file
-    /// stays on the disk until the whole file is merged, so small stores have small SSTs.
-    pub(crate) fn compacted_sst_bytes(&self, total: u64) -> u64 {
-        (total / SSTS_MIN).clamp(self.flushed_sst_bytes(), self.sst_bytes)
-    }
-
-    /// Slices of a flush smaller than this become sections of a shared file; larger ones get SSTs of their own.
-    pub(crate) fn section_bytes_max(&self) -> usize {
-        self.memtable_budget() / 16
     }
 }

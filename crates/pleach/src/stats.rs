@@ -144,8 +144,8 @@ pub struct Stats {
     /// Memory in bytes of flushed memtables that snapshots, ranges or values pin. It comes on top of
     /// [`Options::memory`](crate::Options::memory).
     pub pinned_memtable_bytes: u64,
-    /// SST files that are open now, in all stores of this process; at most [`Stats::open_files_max`]. Others are opened
-    /// when they are read.
+    /// SSTs and files of separated values that are open now, in all stores of this process; at most [`Stats::open_files_max`].
+    /// Others are opened when they are read.
     pub open_files: u64,
     /// Limit of [`Stats::open_files`]: half of the descriptors that the process may have (`ulimit -Hn`).
     pub open_files_max: u64,

@@ -1,8 +1,9 @@
 //! An environment in which any number of files share a bounded number of descriptors.
 //!
-//! A store wraps its environment in a [`BoundedEnv`] and opens its SSTs by [`Env::open_stable_file`]. If too many SSTs are
-//! open, some are closed; a closed one is opened again when it is read. Log segments, the manifest and the lock keep their
-//! descriptors. A call that needs a descriptor and finds none closes some SSTs and tries again.
+//! A store wraps its environment in a [`BoundedEnv`]. It opens its SSTs and files of separated values by
+//! [`Env::open_stable_file`]. If too many of them are open, some are closed; a closed one is opened again when it is read.
+//! The log segments to which it writes, the manifest and the lock keep their descriptors. A call that needs a descriptor and
+//! finds none closes some stable files and tries again.
 //!
 //! The directory that is synced first, which is the store's, stays open. So a sync of it needs no descriptor and succeeds in a
 //! process that has used up all of them.

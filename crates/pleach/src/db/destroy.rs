@@ -30,8 +30,8 @@ use crate::version_set::reserve::RESERVE;
 /// ```
 ///
 /// # Errors
-/// `NotFound` when there is no store, `Conflict` when it is open, `Corruption` when a name of a store's is no regular file, `Io`
-/// when the system refuses a call.
+/// `NotFound` when there is no store, `InvalidArgument` when `path` is a file, `Conflict` when the store is open,
+/// `Corruption` when a name of a store's is no regular file, `Io` when the system refuses a call.
 pub fn destroy(path: impl AsRef<Path>, options: &Options) -> Result<()> {
     let (dir, env) = (path.as_ref(), Arc::clone(&options.env));
     let env = &*env;

@@ -69,6 +69,10 @@ impl Options {
     /// - `Io`: the system refused a call.
     ///
     /// A failed open changes nothing, except that an interrupted recovery may leave files that the next open removes.
+    ///
+    /// # Cost
+    /// It reads the manifest, the indexes of all SSTs and the filters for which there is memory. It reads the log behind the last
+    /// flush, usually at most three memtables, and writes that again. A close leaves less than 1 MiB of it.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         self.check()?;
         Db::open_with(path.as_ref(), self)
@@ -123,7 +127,9 @@ impl Db {
     /// for reading only.
     ///
     /// # Errors
-    /// `InvalidArgument` when the name is empty or longer than 255 bytes; otherwise as for writes.
+    /// `InvalidArgument` when the name is empty or longer than 255 bytes; `Unsupported` when the store has created 2^28
+    /// partitions ([`limits::PARTITIONS_MAX`](crate::limits::PARTITIONS_MAX)); otherwise as for writes. A partition that
+    /// exists is found also when writes are refused.
     pub fn partition(&self, name: &str) -> Result<Partition> {
         self.inner().ctx.status.check_not_closed()?;
         let live = match self.inner().find_partition(name) {
@@ -155,12 +161,13 @@ impl Db {
         Ok(found.into_iter().map(|live| Partition::new(self, live)).collect())
     }
 
-    /// The partition called `name`, if there is one.
+    /// The partition called `name`, if there is one. After a close it still returns the handles of the partitions that there
+    /// were; their calls return `Closed`.
     pub fn find_partition(&self, name: &str) -> Option<Partition> {
         self.inner().find_partition(name).map(|live| Partition::new(self, live))
     }
 
-    /// The names of all partitions, sorted.
+    /// The names of all partitions, sorted. After a close they are those of the partitions that there were.
     pub fn partitions(&self) -> Vec<String> {
         let mut names: Vec<_> = self.inner().names.read().keys().map(ToString::to_string).collect();
         names.sort_unstable();
@@ -170,8 +177,11 @@ impl Db {
     /// Drops a partition with all its entries, by one small durable write. Its files are removed in the background once no
     /// snapshot, range or value refers to them. Other handles of the partition return `Closed`.
     ///
+    /// It costs a sync of the log and one of the manifest, whatever the size of the partition. Writers wait meanwhile.
+    ///
     /// # Errors
-    /// `InvalidArgument` for the default partition and for a partition of another store; `Closed` if it was dropped before.
+    /// `InvalidArgument` for the default partition and for a partition of another store; `Closed` if it was dropped before;
+    /// otherwise as for writes.
     #[expect(clippy::needless_pass_by_value, reason = "the handle cannot be used afterwards")]
     pub fn drop_partition(&self, partition: Partition) -> Result<()> {
         if !partition.is_of(&self.shared) {
@@ -186,7 +196,8 @@ impl Db {
         WriteBatch::new(self)
     }
 
-    /// A consistent view of all partitions as they are now. Later writes do not change it.
+    /// A consistent view of all partitions as they are now. Later writes do not change it. It reads nothing and makes no system
+    /// call. What it pins is described at [`Snapshot`].
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self)
     }
@@ -205,7 +216,8 @@ impl Db {
     /// measurements of what lies in files.
     ///
     /// # Errors
-    /// `Io`, `Poisoned` or `Closed`, as for writes.
+    /// `Io`, `Poisoned` or `Closed`, as for writes. If the flush meets an I/O error that is no shortage, the store is
+    /// poisoned, and the error is `Poisoned`.
     pub fn flush(&self) -> Result<()> {
         self.inner().upkeep.flush_all()
     }
@@ -213,9 +225,15 @@ impl Db {
     /// Merges each partition into one run, and waits for that. A single run takes the least space and is the fastest to
     /// read. Writes that come meanwhile are not merged.
     ///
+    /// # Cost
+    /// It reads all SSTs and writes them again, except for those of a partition that is one run already. Separated values
+    /// stay where they are. It needs extra space for about [`Options::clean_every`] SSTs.
+    ///
     /// # Errors
-    /// - `Io`, `Poisoned` or `Closed`, as for writes.
-    /// - `Corruption`: a file that it reads is damaged.
+    /// - `Io`: a shortage, such as a full disk. What was merged before stays so; call it again.
+    /// - `Poisoned`: an earlier failure stopped all writes, or this merge met damage or a device error, which stops them too.
+    ///   [`Db::poisoned`] has the cause, with its kind, file and offset.
+    /// - `Closed`.
     pub fn compact(&self) -> Result<()> {
         self.flush()?;
         // The version is released before the wait. Otherwise it would pin the inputs of the compactions.
@@ -265,10 +283,11 @@ impl Db {
     }
 
     /// Reads every live file and checks it: checksums, order, counts, filters, indexes, and the version's invariants. Of
-    /// separated values it reads all that a reader can see.
+    /// separated values it reads all that a reader can see. So it takes as long as reading the whole store. Damage that it finds
+    /// does not stop writes.
     ///
     /// # Errors
-    /// The first damage found, with file and offset.
+    /// The first damage found, with file and offset. `Io` when a file cannot be read, `Closed`.
     pub fn verify(&self) -> Result<VerifyReport> {
         verify::verify(self.inner(), &mut |_, _| true)
     }
@@ -294,7 +313,7 @@ impl Db {
         verify::verify_all(self.inner(), progress)
     }
 
-    /// The store's statistics.
+    /// The store's statistics. The call reads no file, but it visits each partition, SST and file of separated values.
     pub fn stats(&self) -> Stats {
         self.inner().stats()
     }

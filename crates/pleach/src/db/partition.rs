@@ -1,29 +1,44 @@
 //! The handle of a partition: reads and writes of one independent key space.
 
-use std::ops::{Bound, RangeBounds};
+mod upkeep;
+
+use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use pleach_env::{Error, Result, failpoint};
 use pleach_log::Durability;
 
-use super::collect_stats::tree_stats;
 use super::futures::{GetFuture, GetManyFuture, key_bytes};
 use super::handle::{Db, Shared};
 use super::inner::Inner;
-use crate::keys::{KeyRange, PartitionId};
+use crate::keys::PartitionId;
 use crate::lookup::{Search, begin, get_blocking, get_many};
 use crate::operations::Operations;
 use crate::read_options::ReadOptions;
 use crate::scan::{Cursor, Range};
 use crate::state::{ReadView, State};
-use crate::stats::{PartitionStats, SizeEstimate};
 use crate::value::Value;
 use crate::version::SubTree;
-use crate::version::size;
 use crate::write_path::{LivePartition, TouchedPartitions, WriteRequest, dropped_error};
 
 /// A partition: an independent, ordered key space that can be dropped at once. Cheap to clone, `Send`, `Sync` and
 /// `'static`; it keeps the store open.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// let db = pleach::Db::open(dir.path())?;
+/// let users = db.partition("users")?;
+/// users.put("alice", "1")?;
+/// users.put("bob", "2")?;
+/// assert_eq!(users.get("alice")?.as_deref(), Some(&b"1"[..]));
+/// users.delete("alice")?;
+/// assert!(!users.contains("alice")?);
+/// for entry in users.prefix("b") {
+///     let (key, value) = entry?;
+///     assert_eq!((&key[..], &value[..]), (&b"bob"[..], &b"2"[..]));
+/// }
+/// # Ok::<(), pleach::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Partition {
     shared: Arc<Shared>,
@@ -255,6 +270,9 @@ impl Partition {
     }
 
     /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// Those of [`Partition::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(key)?.is_some())
     }
@@ -262,14 +280,22 @@ impl Partition {
     /// Sets the value of `key`, with [`Durability::Buffered`].
     ///
     /// # Errors
-    /// `InvalidArgument` if key or value exceed the limits. `Io` if the disk is full: nothing is lost, and writes succeed
-    /// again after space was freed. `Poisoned` after a failed sync. `Closed` after a drop or a close.
+    /// - `InvalidArgument` if key or value exceed the [limits](crate::limits), or need more memory than the system gives.
+    /// - `Io` if the disk is full: nothing is lost, and writes succeed again after space was freed. `Io` also if the device
+    ///   refuses a call, which poisons the store, and if the store is open for reading only
+    ///   ([`Db::read_only`](crate::Db::read_only)).
+    /// - `Poisoned` after a failure that stopped all writes: a failed sync, or another one of
+    ///   [`ErrorKind::Poisoned`](crate::ErrorKind::Poisoned).
+    /// - `Closed` after a drop or a close.
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Some(value.as_ref()), Durability::Buffered, true)
     }
 
     /// As [`Partition::put`], with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`Partition::put`].
     pub fn put_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -281,16 +307,25 @@ impl Partition {
 
     /// As [`Partition::put`], but it returns a `Conflict` error instead of waiting for a flush, or for more than a
     /// millisecond of back-pressure.
+    ///
+    /// # Errors
+    /// Those of [`Partition::put`], and `Conflict` if it would have to wait.
     pub fn try_put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Some(value.as_ref()), Durability::Buffered, false)
     }
 
     /// Removes `key`, if it has a value, with [`Durability::Buffered`].
+    ///
+    /// # Errors
+    /// Those of [`Partition::put`]. On a full disk deletes are accepted longer than puts.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), None, Durability::Buffered, true)
     }
 
     /// As [`Partition::delete`], with the given durability.
+    ///
+    /// # Errors
+    /// Those of [`Partition::delete`].
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
         self.write(key.as_ref(), None, durability, true)
     }
@@ -305,7 +340,11 @@ impl Partition {
         result
     }
 
-    /// The entries whose keys lie in `bounds`, in key order, from either end.
+    /// The entries whose keys lie in `bounds`, in key order, from either end. If the lower bound is above the upper one,
+    /// there are none. The first item of a range is an error if the partition was dropped or the store closed.
+    ///
+    /// The call itself reads nothing. The first step from an end seeks in each run that may have keys of the range: about one
+    /// block of each is read, unless it is cached.
     pub fn range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Range {
         Range::new(&self.inner().ctx, self.view(), self.live.id, bounds)
     }
@@ -327,120 +366,6 @@ impl Partition {
     /// `Closed`: the store was closed or the partition dropped.
     pub fn cursor(&self) -> Result<Cursor> {
         Ok(Cursor::new(&self.inner().ctx, self.view()?, self.live.id))
-    }
-
-    /// An estimate of the entries in `bounds` and of their bytes. It reads no data: it searches the indexes of all runs,
-    /// which are in memory. Entries in memtables are not counted. Shadowed versions and tombstones are counted until a
-    /// compaction removes them. The error is about a block (usually 4 to 16 KiB) for each run and bound.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = pleach::Db::open(dir.path())?;
-    /// let users = db.default_partition();
-    /// for n in 0..1_000 {
-    ///     users.put(format!("user{n:03}"), [b'x'; 100])?;
-    /// }
-    /// db.flush()?;
-    /// assert_eq!(users.approximate_size::<&str>(..)?.entries, 1_000);
-    /// let half = users.approximate_size("user500"..)?;
-    /// assert!((300..700).contains(&half.entries));
-    /// # Ok::<(), pleach::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// `Closed` after a drop or a close.
-    pub fn approximate_size<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<SizeEstimate> {
-        let state = self.view()?.state;
-        let key = |bound: Bound<&K>| match bound {
-            Bound::Included(key) | Bound::Excluded(key) => Some(key.as_ref().to_vec()),
-            Bound::Unbounded => None,
-        };
-        let (lower, upper) = (key(bounds.start_bound()), key(bounds.end_bound()));
-        Ok(size::estimate(self.tree(&state)?, self.live.id, (lower.as_deref(), upper.as_deref())))
-    }
-
-    /// Merges the partition into one run, and waits for that.
-    pub fn compact(&self) -> Result<()> {
-        self.check_live()?;
-        self.inner().upkeep.flush_all()?;
-        self.inner().upkeep.compact_partition(self.live.id)?;
-        self.check_live()
-    }
-
-    /// Merges what the partition holds of `bounds`, and waits for that. Afterwards one run holds the range, without tombstones
-    /// and shadowed entries. Snapshots keep reading what they read before.
-    ///
-    /// Nothing outside of the range is merged. Besides the range it writes only rests of files that would be too small, up to an
-    /// eighth of the length of an SST at each end. Separated values stay where they are. A range that is in one run without
-    /// tombstones is left alone: a second call writes nothing. Writes that come meanwhile are not merged.
-    ///
-    /// Memtables are flushed if they hold a key of the range. It waits for compactions that work on the same runs. Without
-    /// work to do, it looks at the key ranges of all runs, and reads at most four blocks of each that may have keys in the
-    /// range.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = pleach::Db::open(dir.path())?;
-    /// let queue = db.partition("queue")?;
-    /// for n in 0..1000u32 {
-    ///     queue.put(n.to_be_bytes(), "job")?;
-    /// }
-    /// db.flush()?;
-    /// for n in 0..500u32 {
-    ///     queue.delete(n.to_be_bytes())?;
-    /// }
-    /// queue.compact_range(..500u32.to_be_bytes())?; // Scans pass no tombstones any more.
-    /// assert_eq!(queue.iter().count(), 500);
-    /// # Ok::<(), pleach::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Partition::compact`]. What was merged before an error stays so.
-    pub fn compact_range<K: AsRef<[u8]>>(&self, bounds: impl RangeBounds<K>) -> Result<()> {
-        self.check_live()?;
-        self.inner().upkeep.compact_range(self.live.id, KeyRange::of(&bounds))?;
-        self.check_live()
-    }
-
-    /// As [`Partition::compact`], and copies separated values in the order of their keys: see
-    /// [`Db::convert`](crate::Db::convert), also for what it returns.
-    pub fn convert(&self) -> Result<u64> {
-        self.convert_with(&mut |_, _| true)
-    }
-
-    /// As [`Partition::convert`]. Whenever some of it is done, it calls `progress` with the bytes of the values that were
-    /// passed and the bytes of all values, and stops if that returns `false`. If the space target makes several passes
-    /// necessary, each begins at 0 again, and ends with all bytes. What was copied stays. After a stop the store ends the
-    /// pass by itself, unless it is closed.
-    ///
-    /// Returns the bytes of values that were left where they are because there was no room for copies: the space target, the
-    /// disk, or snapshots that pin old copies did not allow more. After a stop these are the bytes that the last whole pass has
-    /// left: 0 in the first pass, whatever there is to do.
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = pleach::Options::new().separate_at(512).open(dir.path())?;
-    /// let users = db.partition("users")?;
-    /// users.put("alice", [7; 1000])?;
-    /// let left = users.convert_with(&mut |passed, all| {
-    ///     eprintln!("{passed} of {all} bytes");
-    ///     true
-    /// })?;
-    /// assert_eq!(left, 0);
-    /// # Ok::<(), pleach::Error>(())
-    /// ```
-    pub fn convert_with(&self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<u64> {
-        self.check_live()?;
-        self.inner().upkeep.flush_all()?;
-        let left = self.inner().upkeep.convert_partition(self.live.id, progress)?;
-        self.check_live()?;
-        Ok(left)
-    }
-
-    /// Its statistics.
-    pub fn stats(&self) -> Result<PartitionStats> {
-        failpoint::reached("partition.read");
-        Ok(tree_stats(self.tree(&self.inner().version_set.state.load())?))
     }
 }
 

@@ -60,7 +60,8 @@ impl Snapshot {
     /// Reads the value that `key` had.
     ///
     /// # Errors
-    /// Those of [`Partition::get`].
+    /// Those of [`Partition::get`], except that a partition that was dropped after the snapshot is still readable. Also
+    /// `InvalidArgument` for a partition of another store, and `Closed` for a partition that is newer than the snapshot.
     pub fn get(&self, partition: &Partition, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_with(partition, key, &ReadOptions::new())
     }
@@ -68,7 +69,7 @@ impl Snapshot {
     /// As [`Snapshot::get`], with options.
     ///
     /// # Errors
-    /// Those of [`Partition::get_with`].
+    /// Those of [`Snapshot::get`], and `TimedOut` after [`ReadOptions::timeout`].
     pub fn get_with(
         &self,
         partition: &Partition,
@@ -83,7 +84,7 @@ impl Snapshot {
     /// Whether `key` had a value.
     ///
     /// # Errors
-    /// Those of [`Partition::get`].
+    /// Those of [`Snapshot::get`].
     pub fn contains(&self, partition: &Partition, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.get(partition, key)?.is_some())
     }
@@ -104,7 +105,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Partition::get`], for any of the keys.
+    /// Those of [`Snapshot::get`], for any of the keys.
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
         partition: &Partition,
@@ -116,7 +117,7 @@ impl Snapshot {
     /// As [`Snapshot::get_many`], with options.
     ///
     /// # Errors
-    /// Those of [`Partition::get_with`], for any of the keys.
+    /// Those of [`Snapshot::get_with`], for any of the keys.
     pub fn get_many_with<K: AsRef<[u8]>>(
         &self,
         partition: &Partition,
@@ -213,7 +214,8 @@ impl Snapshot {
         self.prefix(partition, b"")
     }
 
-    /// The entries whose keys lie in `bounds`, in key order, from either end.
+    /// The entries whose keys lie in `bounds`, in key order, from either end, as [`Partition::range`]. The range's first item is
+    /// an error if the snapshot cannot be read.
     pub fn range<K: AsRef<[u8]>>(&self, partition: &Partition, bounds: impl RangeBounds<K>) -> Range {
         Range::new(&self.shared.inner.ctx, self.view_of(partition), partition.id(), bounds)
     }

@@ -11,7 +11,8 @@ use super::partition::Partition;
 use crate::operations::Operations;
 use crate::write_path::{TouchedPartitions, WriteRequest};
 
-/// Puts and deletes over any partitions that become visible and durable together.
+/// Puts and deletes over any partitions that become visible and durable together. They take effect in the order in which they
+/// were added: of two operations on a key the later one counts.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -101,8 +102,12 @@ impl WriteBatch {
 
     /// Commits all operations, or none if it returns an error.
     ///
+    /// An empty batch writes nothing. With [`Durability::Sync`] it makes all writes before it durable, as
+    /// [`Db::sync`](crate::Db::sync) does.
+    ///
     /// # Errors
-    /// Those of [`Partition::put`], for any of the operations.
+    /// Those of [`Partition::put`], for any of the operations. Also `InvalidArgument` if the batch exceeds
+    /// [`BATCH_BYTES_MAX`](crate::limits::BATCH_BYTES_MAX), or for a partition of another store.
     pub fn commit(self, durability: Durability) -> Result<()> {
         if let Some(error) = self.error {
             return Err(error);

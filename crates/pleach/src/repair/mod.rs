@@ -58,9 +58,9 @@ pub type RepairProgress<'p> = dyn FnMut(u64, u64) -> bool + 'p;
 /// ```
 ///
 /// # Errors
-/// `NotFound` when `from` holds no store, `Conflict` when it is open, `InvalidArgument` when `into` exists and is not an
-/// empty directory, or lies in `from`; otherwise those of writing to the new store, which then is incomplete. Damage is no
-/// error: it is in the report.
+/// `NotFound` when `from` holds no store, `Conflict` when it is open, `InvalidArgument` when `from` is a file, or when `into`
+/// exists and is not an empty directory, or lies in `from`; otherwise those of writing to the new store, which then is
+/// incomplete. Damage is no error: it is in the report.
 pub fn repair(
     from: impl AsRef<Path>,
     into: impl AsRef<Path>,
