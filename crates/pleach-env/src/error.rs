@@ -228,8 +228,8 @@ impl Error {
         self.0.source.as_ref()
     }
 
-    /// The first failure of the store, for [`ErrorKind::Poisoned`]: damage that a merge has found, or what the system refused. Some
-    /// errors of this kind are the first failure themselves.
+    /// The first failure of the store, for [`ErrorKind::Poisoned`]: damage that a merge has found, or what the system refused.
+    /// `None` for errors of this kind that are the first failure themselves.
     pub fn cause(&self) -> Option<&Error> {
         self.0.cause.as_ref()
     }
