@@ -77,7 +77,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "SECONDS")]
     pub(crate) warmup_limit: Option<f64>,
 
-    /// Keys per write of loads and `overwrite`.
+    /// Keys per write of loads, `overwrite` and `overwriteonce`.
     #[arg(long, default_value_t = 1)]
     pub(crate) batch: usize,
 

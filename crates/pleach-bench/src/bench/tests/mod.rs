@@ -2,6 +2,7 @@
 
 mod figures;
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pleach_command::Interrupt;
@@ -213,6 +214,29 @@ fn a_load_that_ends_in_time_is_whole() {
     assert_eq!((records[0].ops, records[1].ops), (1000, 1000));
     assert!(records[2].ops > 10 && records[2].seconds < 20.0);
     assert_eq!(records[2].prepared_by, ["fillrandom", "overwrite"]);
+}
+
+#[test]
+fn each_key_of_a_part_is_overwritten_once() {
+    let words =
+        "--workloads overwriteonce,readrandom --keys 1000 --loaded-before 250 --duration 20 --ops 1000";
+    let records = run(&REFERENCE, &words.replace(" --ops 1000", "").replace("20", "0.1"));
+    assert_eq!((records[0].ops, records[0].live_bytes), (250, 1000 * 116));
+    assert_eq!(records[1].prepared_by, ["load in random order", "overwriteonce"]);
+    let settings = Settings::from_words(&words.split(' ').collect::<Vec<_>>()).expect("well-formed");
+    let interrupt = Interrupt::default();
+    let store = Store::new(&REFERENCE, &settings, 0.0, &interrupt).expect("it is not opened");
+    let mut keys = BTreeSet::new();
+    for thread in 0..2 {
+        let mut stream =
+            Shape::FillAgain.stream(&store.context("it", Shape::FillAgain, thread, 2), settings.distribution);
+        let mut op = Op::new();
+        while stream.next(&mut op) {
+            assert!(!op.fresh && keys.insert(op.index));
+        }
+    }
+    let part: BTreeSet<u64> = (0..250).map(|position| store.dataset.shuffled.apply(position)).collect();
+    assert_eq!(keys, part);
 }
 
 #[test]
