@@ -46,6 +46,10 @@ fn answers(record: &Record) -> (String, u64, u64, u64, u64, u64) {
     if record.workload == "readwhilecompacting" {
         return (record.workload.clone(), 0, 0, record.missed, 0, record.live_bytes);
     }
+    // The reference engine has none.
+    if record.workload == "convert" {
+        return (record.workload.clone(), 0, 0, 0, 0, 0);
+    }
     (
         record.workload.clone(),
         record.ops,
@@ -315,6 +319,14 @@ fn deletes_leave_the_other_half() {
     // The reads start from a store that holds everything again.
     assert_eq!((records[1].found, records[1].missed), (1000, 0));
     assert!(records[0].live_bytes < records[1].live_bytes);
+}
+
+#[test]
+fn an_engine_that_converts_nothing_has_no_rate_of_it() {
+    let records = run(&REFERENCE, "--workloads fillrandom,convert,readrandom --keys 100");
+    let [_, convert, read] = &records[..] else { panic!("{}", records.len()) };
+    assert_eq!(convert.error.as_deref(), Some("the engine has no call that converts"));
+    assert_eq!((convert.ops, read.found, read.error.is_none()), (0, 100, true));
 }
 
 #[test]
