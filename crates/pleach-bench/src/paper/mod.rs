@@ -470,6 +470,10 @@ pub(crate) fn run(engines: &[EngineFactory], args: &PaperArgs) -> Result<()> {
         interrupt: Interrupt::install(SecondSignal::EndsProcess)?,
         records: Vec::new(),
     };
+    // A figure that was killed may have left stores, which other settings have loaded.
+    for engine in &session.engines {
+        session.remove_store(engine.name);
+    }
     let result = (figure.run)(&mut session);
     if session.interrupt.is_asked() {
         report::print("\nInterrupted: figures that are missing were not measured.");
