@@ -199,7 +199,7 @@ impl Row {
         let median = |figure: fn(&Sample) -> f64| {
             let mut figures: Vec<f64> = self.samples.iter().map(figure).collect();
             figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
+            report::median(&figures)
         };
         DeviceRecord {
             driver: format!(
