@@ -39,6 +39,7 @@ const REFUSED: &str = "repair reads the damaged store's files and creates a dire
      permissions of both with `ls -la`";
 
 pub(crate) fn run(store: &StoreArgs, args: &RepairArgs) -> Result<()> {
+    store.check_no_partition("repair")?;
     let from = store.dir()?;
     let half_made = check_target(from, &args.into)?;
     let mut options = Options::new();
