@@ -13,6 +13,7 @@ use crate::device::{self, DeviceArgs};
 use crate::engine::{EngineFactory, Result};
 use crate::paper::{self, PaperArgs};
 use crate::report::{self, Comparison, Tolerance};
+use crate::results::{self, replace};
 use crate::workload::WORKLOADS;
 
 /// The hidden command of an engine's own process.
@@ -132,9 +133,12 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
     if let Some(name) = args.baseline.as_ref().filter(|name| !settings.engines.contains(name)) {
         return Err(format!("--baseline: {name:?} is none of the engines").into());
     }
+    for (option, path) in [("--json", &args.json), ("--html", &args.html)] {
+        path.as_ref().map_or(Ok(()), |path| results::check(option, path))?;
+    }
     let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
     let mut records: Vec<Record> = Vec::new();
-    let mut failed = Vec::new();
+    let (mut failed, mut unwritten) = (Vec::new(), None);
     for (engine, settings) in turns(settings) {
         let mut first = records.is_empty();
         let outcome = run_in_child(&engine, &settings, &interrupt, &mut |record| {
@@ -143,12 +147,16 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
         records.extend(outcome.records);
         failed.extend(outcome.error);
         // After each engine, so that a later failure does not lose these records.
-        write_results(args, &records)?;
+        unwritten = write_results(args, &records).err().map(|error| error.to_string());
+        if let Some(error) = &unwritten {
+            report::complain(&format!("pleach-bench: {error}"));
+        }
         if interrupt.is_asked() {
             break;
         }
     }
     remove_stores(settings);
+    failed.extend(unwritten);
     let wrong: u64 = records.iter().map(|record| record.wrong).sum();
     if wrong > 0 {
         failed.push(format!("{wrong} answers were wrong"));
@@ -156,24 +164,15 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
 }
 
+/// Writes the results so far. Of two files, both are tried.
 fn write_results(args: &RunArgs, records: &[Record]) -> Result<()> {
-    if let Some(path) = &args.json {
-        replace(path, &report::json(records)?)?;
-    }
-    if let Some(path) = &args.html {
+    let json = args.json.as_ref().map_or(Ok(()), |path| replace(path, &report::json(records)?));
+    let html = args.html.as_ref().map_or(Ok(()), |path| {
         // The baseline may still be measured.
         let measured = |name: &&str| records.iter().any(|record| record.engine == **name);
-        replace(path, &report::html(records, args.baseline.as_deref().filter(measured))?)?;
-    }
-    Ok(())
-}
-
-/// Replaces a file. If that fails, the old file stays.
-fn replace(path: &Path, text: &str) -> Result<()> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-    Ok(written.map_err(|error| format!("{}: {error}", path.display()))?)
+        replace(path, &report::html(records, args.baseline.as_deref().filter(measured))?)
+    });
+    json.and(html)
 }
 
 fn report_again(args: &ReportArgs) -> Result<()> {

@@ -36,6 +36,7 @@ mod engine;
 mod measure;
 mod paper;
 mod report;
+mod results;
 mod workload;
 
 pub use cli::run;

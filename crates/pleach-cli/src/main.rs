@@ -1,7 +1,8 @@
 //! The `pleach` command: a store at the command line.
 //!
 //! One module for each subcommand; `args` lists them. Around them: `open` (which store), `bytes` (text for bytes),
-//! `output` (data and messages), `dropped` (writes lost in a crash), `progress` (long commands), `failure` (exit codes).
+//! `output` (data and messages), `dropped` (writes lost in a crash), `replaced` (files that are replaced as a whole),
+//! `progress` (long commands), `failure` (exit codes).
 
 #![expect(
     clippy::disallowed_methods,
@@ -27,6 +28,7 @@ mod partitions;
 mod progress;
 mod put;
 mod repair;
+mod replaced;
 mod scan;
 mod stats;
 mod verify;

@@ -44,6 +44,17 @@ const UNREADABLE: &str = "reading a store takes permission to read its files and
 
 const NOT_CREATED: &str = "no store was created: give a path where you may write";
 
+/// An error if no partition can have the name. Checked before a store is created.
+pub(crate) fn check_partition_name(name: &str) -> Result<()> {
+    let len = name.len();
+    if (1..=PARTITION_NAME_LEN_MAX).contains(&len) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "a partition's name has 1 to {PARTITION_NAME_LEN_MAX} bytes; this one has {len}"
+    )))
+}
+
 /// The default partition of commands.
 const DEFAULT_PARTITION: &str = "default";
 
@@ -62,13 +73,18 @@ impl StoreArgs {
 
     /// An error if no partition can have the given name. Checked before a store is created.
     pub(crate) fn check_partition_name(&self) -> Result<()> {
-        let len = self.partition_name().len();
-        if (1..=PARTITION_NAME_LEN_MAX).contains(&len) {
+        check_partition_name(self.partition_name())
+    }
+
+    /// An error if a partition was named. For commands that read the whole store.
+    pub(crate) fn check_no_partition(&self, command: &str) -> Result<()> {
+        if self.partition.is_none() {
             return Ok(());
         }
         Err(Failure::usage(format!(
-            "a partition's name has 1 to {PARTITION_NAME_LEN_MAX} bytes; this one has {len}"
-        )))
+            "`pleach {command}` reads the whole store, so --partition cannot be used with it"
+        ))
+        .hint("leave out --partition"))
     }
 
     /// Opens an existing store.

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IntoInnerError, IsTerminal, Write};
 use std::path::Path;
 
 use console::Style;
@@ -15,24 +15,40 @@ use serde_json::{Map, Value};
 
 use crate::bytes::{Form, put_json};
 use crate::failure::{Failure, Result};
+use crate::replaced::Replacement;
 
 /// Where data goes, buffered.
-pub(crate) struct Output(BufWriter<Box<dyn Write>>);
+pub(crate) struct Output(BufWriter<Sink>);
+
+enum Sink {
+    /// Written as it comes.
+    Direct(Box<dyn Write>),
+    /// In its place at the end.
+    Replacement(Replacement),
+}
 
 impl Output {
     /// Standard output.
     pub(crate) fn stdout() -> Self {
-        Self::over(Box::new(io::stdout()))
+        Self::over(Sink::Direct(Box::new(io::stdout())))
     }
 
-    /// The file at `path`, created or replaced.
+    /// The file at `path`, which is created or replaced by [`Output::finish`]. A device or a pipe is written as the data comes.
     pub(crate) fn file(path: &Path) -> Result<Self> {
+        if let Some(replacement) = Replacement::begin(path)? {
+            return Ok(Self::over(Sink::Replacement(replacement)));
+        }
         let file = File::create(path).map_err(|e| Failure::io("create the output", path, &e))?;
-        Ok(Self::over(Box::new(file)))
+        Ok(Self::over(Sink::Direct(Box::new(file))))
     }
 
-    fn over(sink: Box<dyn Write>) -> Self {
+    fn over(sink: Sink) -> Self {
         Self(BufWriter::with_capacity(64 << 10, sink))
+    }
+
+    /// Whether nothing is at the output's path until [`Output::finish`], or what was there before.
+    pub(crate) fn is_replacement(&self) -> bool {
+        matches!(self.0.get_ref(), Sink::Replacement(_))
     }
 
     /// A line of text.
@@ -69,9 +85,28 @@ impl Output {
         Ok(self.0.write_all(&line)?)
     }
 
-    /// Writes the buffered bytes. Requires: called at the end, because a drop ignores errors.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        Ok(self.0.flush()?)
+    /// Writes the buffered bytes, and puts a file in its place. Requires: called at the end, because a drop ignores errors.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self.0.into_inner().map_err(IntoInnerError::into_error)? {
+            Sink::Direct(mut sink) => Ok(sink.flush()?),
+            Sink::Replacement(replacement) => replacement.commit(),
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Direct(sink) => sink.write(bytes),
+            Self::Replacement(replacement) => replacement.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Direct(sink) => sink.flush(),
+            Self::Replacement(replacement) => replacement.flush(),
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use clap::Args;
 use pleach::{Db, Partition};
 use serde_json::{Value, json};
 
-use crate::failure::Result;
-use crate::open::StoreArgs;
+use crate::failure::{Failure, Result};
+use crate::open::{StoreArgs, check_partition_name};
 use crate::output::{Output, Table, bytes, count, entries, note, print_document};
 
 /// Most entries that are counted one by one; beyond that, they are estimated. Arbitrary: a fraction of a second.
@@ -115,6 +115,10 @@ pub(crate) fn run(store: &StoreArgs, args: &PartitionsArgs) -> Result<()> {
 }
 
 fn create(store: &StoreArgs, name: &str, no_create: bool) -> Result<()> {
+    if store.partition.as_ref().is_some_and(|other| *other != name) {
+        return Err(Failure::usage("two partitions were named; leave out --partition"));
+    }
+    check_partition_name(name)?;
     let db = store.open_or_create(no_create)?;
     let there = db.find_partition(name).is_some();
     db.partition(name)?;

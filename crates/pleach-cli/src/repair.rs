@@ -4,7 +4,6 @@
 //! never taken for a whole store.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -18,6 +17,7 @@ use crate::failure::{Exit, Failure, Result, is_refused};
 use crate::open::StoreArgs;
 use crate::output::{bytes, complain, count, counted, entries, note, print_document};
 use crate::progress;
+use crate::replaced::sync_folder_of;
 
 #[derive(Args)]
 #[command(after_help = "Reads every block and log record that is whole, and writes its entries into a new
@@ -39,6 +39,7 @@ const REFUSED: &str = "repair reads the damaged store's files and creates a dire
      permissions of both with `ls -la`";
 
 pub(crate) fn run(store: &StoreArgs, args: &RepairArgs) -> Result<()> {
+    store.check_no_partition("repair")?;
     let from = store.dir()?;
     let half_made = check_target(from, &args.into)?;
     let mut options = Options::new();
@@ -106,8 +107,7 @@ fn check_target(from: &Path, into: &Path) -> Result<PathBuf> {
 
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
     std::fs::rename(from, to)?;
-    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(parent)?.sync_all()
+    sync_folder_of(to)
 }
 
 fn tell(store: &StoreArgs, into: &Path, report: &RepairReport, seconds: f64) -> Result<()> {

@@ -17,6 +17,7 @@ use crate::progress;
 const REPAIR: &str = "restore the damaged files from a backup, or salvage the rest: pleach repair --into NEW";
 
 pub(crate) fn run(store: &StoreArgs) -> Result<()> {
+    store.check_no_partition("verify")?;
     let started = Instant::now();
     let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
     let db = match store.open() {

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::accounting::unknown_record;
 use super::kept::KeptStore;
 use super::limit::MemoryLimit;
+use super::measured::NO_CONVERSION;
 use super::record::Record;
 use super::runner::run_workloads;
 use super::settings::Settings;
@@ -87,7 +88,8 @@ fn failure(
     records: &mut Vec<Record>,
     done: usize,
 ) -> String {
-    let told = records[done..].iter().find_map(|record| record.error.clone());
+    let mut errors = records[done..].iter().filter_map(|record| record.error.clone());
+    let told = errors.find(|error| error != NO_CONVERSION);
     let error = told.clone().unwrap_or_else(|| format!("its process ended with {status}"));
     let at = settings.plan().unwrap_or_default().into_iter().nth(records.len() - done);
     if let (None, Some(planned)) = (told, at) {

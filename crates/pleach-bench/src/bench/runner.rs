@@ -9,7 +9,9 @@ use super::accounting::{Seen, add_costs, failed_record, record_of};
 use super::execute::{Tally, execute};
 use super::flanks::{Flanks, in_flight};
 use super::machine_lock::MachineLock;
-use super::measured::{compared_with, ops_of, run_before, run_shape, stopped_after_s, streams};
+use super::measured::{
+    NO_CONVERSION, compared_with, is_lacking, ops_of, run_before, run_shape, stopped_after_s, streams,
+};
 use super::phase::{Outcome, Phase, Work};
 use super::progress::watched;
 use super::record::Record;
@@ -39,6 +41,9 @@ pub(crate) fn run_workloads(
     let lock = settings.machine_lock.as_deref().map(MachineLock::open).transpose()?;
     let mut failed = None;
     let done = settings.plan()?.iter().try_for_each(|planned| {
+        if is_lacking(&store, planned) {
+            return sink(failed_record(factory, settings, planned, NO_CONVERSION));
+        }
         let _held = lock.as_ref().map(MachineLock::hold).transpose()?;
         let record = interrupt.check().map_err(Into::into).and_then(|()| run_workload(&mut store, planned));
         if let Err(error) = &record

@@ -77,7 +77,7 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "SECONDS")]
     pub(crate) warmup_limit: Option<f64>,
 
-    /// Keys per write of loads and `overwrite`.
+    /// Keys per write of loads, `overwrite` and `overwriteonce`.
     #[arg(long, default_value_t = 1)]
     pub(crate) batch: usize,
 
@@ -164,7 +164,8 @@ pub(crate) struct Settings {
     #[arg(long, value_name = "KEYS")]
     pub(crate) loaded_before: Option<u64>,
 
-    /// Begin with the stores that an earlier run with --keep has left, where they hold the keys of this one.
+    /// Begin with the stores that an earlier run with --keep has left, where they hold the keys of this one. That run's
+    /// --tune is not compared, so files may have been written with other settings.
     #[arg(long)]
     pub(crate) reuse: bool,
 

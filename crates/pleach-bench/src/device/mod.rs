@@ -18,6 +18,7 @@ use crate::bench::{Settings, with_loaded};
 use crate::engine::{PLEACH, Result};
 use crate::measure::Machine;
 use crate::report;
+use crate::results;
 pub(crate) use files::StoreFiles;
 pub(crate) use reads::{Manner, Sample, sample};
 
@@ -105,6 +106,7 @@ pub(crate) fn run(args: &DeviceArgs) -> Result<()> {
             format!("depths are 1 to {DEPTH_MAX}; threads, rounds and duration are above zero").into()
         );
     }
+    args.json.as_ref().map_or(Ok(()), |path| results::check("--json", path))?;
     let interrupt = Interrupt::install(SecondSignal::EndsProcess)?;
     let Some(store) = &args.store else {
         let words = ["--keys", &args.keys.to_string(), "--value-size", &args.value_size.to_string()];
@@ -152,7 +154,7 @@ fn measure(args: &DeviceArgs, store: &Path, interrupt: &Interrupt) -> Result<()>
         report::print("fio is not installed: nothing stands beside these figures");
     }
     if let Some(path) = &args.json {
-        std::fs::write(path, serde_json::to_string_pretty(&records)? + "\n")?;
+        results::replace(path, &(serde_json::to_string_pretty(&records)? + "\n"))?;
     }
     Ok(())
 }
@@ -199,7 +201,7 @@ impl Row {
         let median = |figure: fn(&Sample) -> f64| {
             let mut figures: Vec<f64> = self.samples.iter().map(figure).collect();
             figures.sort_by(f64::total_cmp);
-            figures[figures.len() / 2]
+            report::median(&figures)
         };
         DeviceRecord {
             driver: format!(

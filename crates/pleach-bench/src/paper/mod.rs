@@ -14,6 +14,7 @@ use pleach_command::{Interrupt, SecondSignal, parse_bytes};
 use crate::bench::{Record, Settings, remove_store, run_in_child};
 use crate::engine::{EngineFactory, Result};
 use crate::report;
+use crate::results;
 
 /// Arguments of `pleach-bench paper`.
 #[derive(Args)]
@@ -396,10 +397,19 @@ impl Session<'_> {
         settings.check()?;
         let outcome = run_in_child(engine, &settings, &self.interrupt, &mut |_| ());
         self.records.extend(outcome.records.iter().cloned());
+        // So that a later failure does not lose these records.
+        if let Err(error) = self.save() {
+            report::complain(&format!("pleach-bench: {error}"));
+        }
         match outcome.error {
             Some(error) => Err(error.into()),
             None => Ok(outcome.records),
         }
+    }
+
+    /// Writes the records so far to the file that the caller wants.
+    fn save(&self) -> Result<()> {
+        self.args.json.as_ref().map_or(Ok(()), |path| results::replace(path, &report::json(&self.records)?))
     }
 
     /// Removes a store that a run has kept.
@@ -463,6 +473,7 @@ pub(crate) fn run(engines: &[EngineFactory], args: &PaperArgs) -> Result<()> {
         [] => figure.engines.iter().copied().map(engine_of).collect(),
         named => named.iter().map(|name| engine_of(name)).collect(),
     };
+    args.json.as_ref().map_or(Ok(()), |path| results::check("--json", path))?;
     report::print(figure.about);
     let mut session = Session {
         args,
@@ -470,12 +481,14 @@ pub(crate) fn run(engines: &[EngineFactory], args: &PaperArgs) -> Result<()> {
         interrupt: Interrupt::install(SecondSignal::EndsProcess)?,
         records: Vec::new(),
     };
+    // A figure that was killed may have left stores, which other settings have loaded.
+    for engine in &session.engines {
+        session.remove_store(engine.name);
+    }
     let result = (figure.run)(&mut session);
     if session.interrupt.is_asked() {
         report::print("\nInterrupted: figures that are missing were not measured.");
     }
-    if let Some(path) = &args.json {
-        std::fs::write(path, report::json(&session.records)?)?;
-    }
-    result
+    let saved = session.save();
+    result.and(saved)
 }

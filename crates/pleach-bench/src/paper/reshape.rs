@@ -164,11 +164,8 @@ fn overhead(session: &mut Session<'_>, workload: &str, theirs: [&str; 3]) -> Res
             let paced = rate.map_or_else(String::new, |rate| format!("--rate {rate}"));
             let record = run_with(session, engine.name, workload, 1, 100, &paced)?.pop();
             let record = record.ok_or("a record was expected")?;
-            let share = |name: &str| match record.engine_stats.details.get(name) {
-                Some(spent) => {
-                    let spent = *spent as f64;
-                    format!("{} ({:.2} %)", nanos(spent), spent / record.seconds / 1e7)
-                }
+            let share = |name: &str| match record.extra.get(&format!("{name}_meanwhile")) {
+                Some(&spent) => format!("{} ({:.2} %)", nanos(spent), spent / record.seconds / 1e7),
                 None => "not told".to_owned(),
             };
             let pace = rate.map_or_else(|| "at full speed".to_owned(), |rate| format!("{rate}/s"));

@@ -151,7 +151,51 @@ fn conditions(record: &Record) -> String {
     if let Some(rate) = config.rate {
         let _infallible = write!(line, ", {} operations a second scheduled", count(rate));
     }
+    for option in options(config, &TOLD_OTHERWISE) {
+        let _infallible = write!(line, ", {option}");
+    }
     line
+}
+
+/// Settings that [`conditions`] tells in words, that records have themselves, or that no figure depends on.
+const TOLD_OTHERWISE: [&str; 18] = [
+    "engines",
+    "workloads",
+    "keys",
+    "key_set",
+    "value_size",
+    "threads",
+    "seed",
+    "rate",
+    "memory",
+    "memory_limit",
+    "durability",
+    "direct",
+    "compression",
+    "machine_lock",
+    "dir",
+    "keep",
+    "reuse",
+    "rounds",
+];
+
+/// The settings that are not their defaults as options of the command line, but `without`.
+pub(super) fn options(settings: &Settings, without: &[&str]) -> Vec<String> {
+    let ours = serde_json::to_value(settings).unwrap_or_default();
+    let defaults = serde_json::to_value(Settings::default()).unwrap_or_default();
+    let told = |(name, value): (&String, &Value)| {
+        if without.contains(&&name[..]) || defaults.get(name) == Some(value) {
+            return None;
+        }
+        let text = match value {
+            Value::Bool(_) => String::new(),
+            Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        Some(format!("--{} {text}", name.replace('_', "-")).trim_end().to_owned())
+    };
+    ours.as_object().into_iter().flatten().filter_map(told).collect()
 }
 
 /// A setting as its JSON has it.
@@ -195,5 +239,22 @@ mod tests {
         assert!(arrangement.setups[1].conditions.contains("limited to 1.00 GiB"));
         assert_eq!((arrangement.engines.clone(), arrangement.baseline), (vec!["a", "b"], "b"));
         assert!(Arrangement::new(&records, Some("c")).is_err());
+    }
+
+    #[test]
+    fn every_setting_of_a_figure_is_a_condition() {
+        let words = "--batch 5 --no-settle --duration 2 --tune pleach.x=1,pleach.y=2 --threads 3 --seed 4 --keep --direct";
+        let config =
+            Settings::from_words(&words.split(' ').collect::<Vec<_>>()).expect("they are well-formed");
+        let told = conditions(&Record { config, ..record("a", "get", 3) });
+        for option in
+            ["direct reads", "--batch 5", "--no-settle", "--duration 2", "--tune pleach.x=1,pleach.y=2"]
+        {
+            assert!(told.contains(option), "{told}");
+        }
+        assert!(
+            !["--threads", "--seed", "--keep", "--direct"].iter().any(|option| told.contains(option)),
+            "{told}"
+        );
     }
 }

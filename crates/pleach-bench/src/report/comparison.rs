@@ -132,7 +132,7 @@ fn by_name(records: &[Record]) -> Vec<((String, String), &Record)> {
 }
 
 /// The middle one of sorted numbers, or the mean of the two.
-fn median(sorted: &[f64]) -> f64 {
+pub(crate) fn median(sorted: &[f64]) -> f64 {
     let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
     f64::midpoint(low, high)
 }

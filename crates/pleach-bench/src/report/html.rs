@@ -2,9 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::Value;
-
-use super::arrangement::{Arrangement, Group, threads};
+use super::arrangement::{Arrangement, Group, options, threads};
 use super::chart::{Axis, Bar, COLOURS, Line, bars, escape, lines};
 use super::measures::{self, Measure};
 use super::overview::{anchor, overview};
@@ -253,23 +251,8 @@ fn abilities(capabilities: Capabilities) -> String {
 
 /// The command line for `settings`, without the defaults.
 fn command(settings: &Settings) -> String {
-    let ours = serde_json::to_value(settings).unwrap_or_default();
-    let defaults = serde_json::to_value(Settings::default()).unwrap_or_default();
-    let mut command = String::from("pleach-bench");
-    for (name, value) in ours.as_object().into_iter().flatten() {
-        if name == "dir" || defaults.get(name) == Some(value) {
-            continue;
-        }
-        let text = match value {
-            Value::Bool(_) => String::new(),
-            Value::Array(items) => items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(","),
-            Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        let _infallible = write!(command, " --{} {text}", name.replace('_', "-"));
-        command.truncate(command.trim_end().len());
-    }
-    command
+    let options = options(settings, &["dir"]).into_iter().map(|option| format!(" {option}"));
+    std::iter::once("pleach-bench".to_owned()).chain(options).collect()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::bench::Record;
 use crate::engine::Result;
 
 pub(crate) use brief::{brief, read};
-pub(crate) use comparison::{Comparison, Tolerance};
+pub(crate) use comparison::{Comparison, Tolerance, median};
 pub(crate) use document::with_tables;
 pub(crate) use html::html;
 pub(crate) use markdown::markdown;

@@ -13,6 +13,8 @@ pub(super) struct FillStream {
     values: Values,
     sorted: bool,
     partitioned: bool,
+    /// Whether the keys are new.
+    fresh: bool,
     batch: usize,
     position: u64,
     /// Where it ends.
@@ -33,11 +35,18 @@ impl FillStream {
             values: context.dataset.values.for_thread(thread),
             sorted,
             partitioned: context.partitioned,
+            fresh: true,
             batch: context.batch,
             position: part.start + thread,
             end: part.end,
             step: context.threads as u64,
         }
+    }
+
+    /// Puts keys again that are there.
+    pub(super) fn again(context: &StreamContext) -> Self {
+        let part = context.choices.clone().unwrap_or(0..context.dataset.keys);
+        Self { fresh: false, ..Self::of_part(context, false, part) }
     }
 
     fn next_index(&mut self) -> Option<u64> {
@@ -53,7 +62,7 @@ impl FillStream {
     fn next_batch(&mut self, op: &mut Op) -> bool {
         op.kind = OpKind::PutMany;
         op.partition = 0;
-        op.fresh = true;
+        op.fresh = self.fresh;
         let mut count = 0;
         while count < self.batch {
             let Some(index) = self.next_index() else { break };
@@ -76,7 +85,7 @@ impl OpStream for FillStream {
         op.kind = OpKind::Put;
         op.partition = if self.partitioned { partition_of(index) } else { 0 };
         op.index = index;
-        op.fresh = true;
+        op.fresh = self.fresh;
         self.dataset.key_set.write(index, &mut op.key);
         self.values.fill(index, self.dataset.sizes.of(index) as usize, &mut op.value);
         true

@@ -54,6 +54,8 @@ pub(crate) enum Shape {
     Fill { sorted: bool },
     /// A mix of operations. Without a distribution the command line's rules.
     Mix { mix: Mix, distribution: Option<Distribution>, missing: bool, many: bool },
+    /// Every key once more, shuffled, or those of the part that the command line chooses.
+    FillAgain,
     /// Reads while one more thread overwrites at a fixed rate.
     ReadWhileWriting,
     /// The same while the engine converts everything, over and over.
@@ -127,7 +129,7 @@ impl Shape {
     /// The class of the workload in comparisons.
     pub(crate) fn class(self) -> &'static str {
         match self {
-            Self::Fill { .. } | Self::Delete | Self::Mix { mix: Mix::PUTS, .. } => "loads",
+            Self::Fill { .. } | Self::FillAgain | Self::Delete | Self::Mix { mix: Mix::PUTS, .. } => "loads",
             Self::Mix { mix: Mix::GETS, .. }
             | Self::ReadWhileWriting
             | Self::ReadWhileConverting
@@ -156,7 +158,9 @@ impl Shape {
     /// Operations unless the command line says otherwise; none means as many as the stream has.
     pub(crate) fn ops_by_default(self, keys: u64) -> Option<u64> {
         match self {
-            Self::Fill { .. } | Self::FillStages | Self::DropPartitions | Self::Convert => None,
+            Self::Fill { .. } | Self::FillAgain | Self::FillStages | Self::DropPartitions | Self::Convert => {
+                None
+            }
             Self::Delete => Some((keys / 2).max(1)),
             _ => Some(keys),
         }
@@ -166,6 +170,7 @@ impl Shape {
     pub(crate) fn stream(self, context: &StreamContext, by_default: Distribution) -> Box<dyn OpStream> {
         match self {
             Self::Fill { sorted } => Box::new(FillStream::new(context, sorted)),
+            Self::FillAgain => Box::new(FillStream::again(context)),
             Self::Mix { mix, distribution, .. } => {
                 Box::new(MixStream::new(context, mix, distribution.unwrap_or(by_default)))
             }

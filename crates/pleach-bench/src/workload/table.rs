@@ -61,6 +61,11 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         Shape::Fill { sorted: false },
     ),
     workload("overwrite", "put existing keys again", mix(Mix::PUTS, None)),
+    workload(
+        "overwriteonce",
+        "put every existing key again once, in random order, or those between --loaded-after and --loaded-before",
+        Shape::FillAgain,
+    ),
     workload("readrandom", "get existing keys", mix(Mix::GETS, None)),
     workload(
         "readmissing",

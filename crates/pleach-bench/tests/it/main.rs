@@ -154,6 +154,25 @@ fn lists_and_errors_speak_to_people() {
 }
 
 #[test]
+fn a_file_of_results_that_cannot_be_written_is_refused_at_the_start() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    for words in [
+        "--keys 10 --engines reference --json no/out.json",
+        "--keys 10 --engines reference --json out.json --html no/out.html",
+        "paper learnedkv-fig3 --keys 10 --json no/out.json",
+        "device --keys 10 --json no/out.json",
+    ] {
+        let output = pleach_bench(dir.path(), words);
+        let told = text(&output.stderr);
+        assert!(
+            !output.status.success() && told.contains("give the path of a file in a folder"),
+            "{words}: {told}"
+        );
+    }
+    assert_eq!(fs::read_dir(dir.path()).expect("it is there").count(), 0, "nothing was measured");
+}
+
+#[test]
 fn one_failing_engine_does_not_cost_the_others() {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let words = "--engines pleach,reference --workloads fillrandom,readrandom@2 --keys 500 --json out.json --html \

@@ -232,7 +232,12 @@ fn reads_are_measured_by_value_device_and_mix() {
     // The cache holds a fraction of the data, so most gets read the disk; the slowest one does in any case.
     assert!(records[6]["max_ns"].as_u64() > Some(12_000_000), "{}", records[6]["max_ns"]);
     let (printed, records) = paper(dir.path(), "tridentkv-fig14", words);
-    assert_eq!((row(&printed, "pleach ").len(), records.len()), (8, 8), "{printed}");
+    assert_eq!((row(&printed, "pleach ").len(), records.len()), (8, 9), "{printed}");
+    assert_eq!(records[7]["prepared_by"], records[8]["prepared_by"], "both gets of C read one store");
+    let (printed, records) = paper(dir.path(), "tridentkv-fig15", words);
+    assert_eq!(records.len(), 4 * 2 * 2, "{printed}");
+    let stores: Vec<_> = records.iter().map(|record| &record["prepared_by"]).collect();
+    assert!(stores.chunks(4).all(|technique| technique == &stores[..4]), "{stores:?}");
 }
 
 #[test]

@@ -32,7 +32,7 @@ const TELL_EVERY: u64 = 1 << 10;
 `pleach load` reads the first three back to the same entries, and `lines` to the
 same keys.")]
 pub(crate) struct DumpArgs {
-    /// Write to a file instead of standard output
+    /// Write to a file instead of standard output; an earlier file is replaced when the dump is whole
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Format of the output
@@ -92,6 +92,7 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
         Some(path) => Output::file(path)?,
         None => Output::stdout(),
     };
+    let unchanged = output.is_replacement();
     let mut writer = writer(output, args)?;
     // On a terminal a bar would mix with the lines of the dump.
     let bar = args.output.is_some().then(|| progress::working("dumping"));
@@ -115,7 +116,8 @@ pub(crate) fn run(store: &StoreArgs, args: &DumpArgs) -> Result<()> {
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let skipping::Skipped { blocks, values } = ended.map_err(|failure| incomplete(failure, args))?;
+    let skipping::Skipped { blocks, values } =
+        ended.map_err(|failure| incomplete(failure, args, unchanged))?;
     let skipped = blocks + values;
     let name = partition.name().to_owned();
     drop(partition);
@@ -163,14 +165,15 @@ fn visit_range(range: &mut Range, wanted: Wanted, visit: &mut Visit<'_>) -> Resu
     }
 }
 
-/// Adds a hint about dumps to a failure.
-fn incomplete(failure: Failure, args: &DumpArgs) -> Failure {
+/// Adds a hint about dumps to a failure. `unchanged`: the output is a file that is replaced only by a whole dump.
+fn incomplete(failure: Failure, args: &DumpArgs, unchanged: bool) -> Failure {
     let mut hints: Vec<String> = failure.hint.clone().into_iter().collect();
     if failure.exit == Exit::Damage && !args.skip_damaged {
         hints.push("--skip-damaged dumps the entries around the damage".to_owned());
     }
     if let Some(path) = &args.output {
-        hints.push(format!("{} does not hold all entries", path.display()));
+        let state = if unchanged { "is unchanged" } else { "does not hold all entries" };
+        hints.push(format!("{} {state}", path.display()));
     }
     if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
 }

@@ -85,3 +85,28 @@ fn a_reader_that_has_had_enough_is_no_failure() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{args:?}");
     }
 }
+
+#[test]
+fn a_dump_that_fails_leaves_the_earlier_file() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let store = Store::with_entries(100);
+    let (file, part) = (store.path("dump"), store.path("dump.part"));
+    let dump = ["dump", "--format", "lines", "-o", file.to_str().unwrap()];
+    store.ok(dump);
+    let earlier = read(&file);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    store.ok(["put", "--hex", "ff0a", "00"]);
+    std::fs::write(&part, "of a dump that was killed").unwrap();
+    store.run(dump).failed(3, &["has a newline", "dump is unchanged"]);
+    assert_eq!((read(&file), part.exists()), (earlier, false));
+    // A whole dump takes its place and its permissions, also behind a link.
+    store.ok(["delete", "--hex", "ff0a"]);
+    store.ok(["put", "l", ""]);
+    let link = store.path("link");
+    symlink("dump", &link).unwrap();
+    store.ok(["dump", "--format", "lines", "-o", link.to_str().unwrap()]);
+    assert!(read(&file).ends_with(b"\nl\n") && link.is_symlink() && !part.exists());
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let missing = store.path("no/dump");
+    store.run(["dump", "-o", missing.to_str().unwrap()]).failed(4, &["cannot create the output", "no/dump"]);
+}

@@ -104,6 +104,20 @@ fn commands_that_write_refuse_read_only_before_they_look_for_the_store() {
 }
 
 #[test]
+fn a_partition_that_a_command_would_ignore_is_refused() {
+    let store = Store::new();
+    store.run(["partitions", "--create", ""]).failed(3, &["1 to 255 bytes"]);
+    store.run(["partitions", "--create", "a", "--partition", "b"]).failed(3, &["leave out --partition"]);
+    assert!(!store.db().exists(), "no store is created");
+    store.ok(["partitions", "--create", "a", "--partition", "a"]);
+    store.run(["verify", "--partition", "a"]).failed(3, &["reads the whole store", "leave out --partition"]);
+    let new = store.path("new");
+    let repair = ["repair", "--partition", "a", "--into", new.to_str().unwrap()];
+    store.run(repair).failed(3, &["reads the whole store", "leave out --partition"]);
+    assert!(!new.exists());
+}
+
+#[test]
 fn a_full_disk_is_told_as_that() {
     let store = Store::with_entries(100);
     let ran = store.run(["dump", "--output", "/dev/full"]);

@@ -2,6 +2,7 @@
 
 mod figures;
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use pleach_command::Interrupt;
@@ -44,6 +45,10 @@ fn all_workloads() -> String {
 fn answers(record: &Record) -> (String, u64, u64, u64, u64, u64) {
     if record.workload == "readwhilecompacting" {
         return (record.workload.clone(), 0, 0, record.missed, 0, record.live_bytes);
+    }
+    // The reference engine has none.
+    if record.workload == "convert" {
+        return (record.workload.clone(), 0, 0, 0, 0, 0);
     }
     (
         record.workload.clone(),
@@ -216,6 +221,29 @@ fn a_load_that_ends_in_time_is_whole() {
 }
 
 #[test]
+fn each_key_of_a_part_is_overwritten_once() {
+    let words =
+        "--workloads overwriteonce,readrandom --keys 1000 --loaded-before 250 --duration 20 --ops 1000";
+    let records = run(&REFERENCE, &words.replace(" --ops 1000", "").replace("20", "0.1"));
+    assert_eq!((records[0].ops, records[0].live_bytes), (250, 1000 * 116));
+    assert_eq!(records[1].prepared_by, ["load in random order", "overwriteonce"]);
+    let settings = Settings::from_words(&words.split(' ').collect::<Vec<_>>()).expect("well-formed");
+    let interrupt = Interrupt::default();
+    let store = Store::new(&REFERENCE, &settings, 0.0, &interrupt).expect("it is not opened");
+    let mut keys = BTreeSet::new();
+    for thread in 0..2 {
+        let mut stream =
+            Shape::FillAgain.stream(&store.context("it", Shape::FillAgain, thread, 2), settings.distribution);
+        let mut op = Op::new();
+        while stream.next(&mut op) {
+            assert!(!op.fresh && keys.insert(op.index));
+        }
+    }
+    let part: BTreeSet<u64> = (0..250).map(|position| store.dataset.shuffled.apply(position)).collect();
+    assert_eq!(keys, part);
+}
+
+#[test]
 fn workloads_start_from_a_settled_store_and_pay_what_they_owe() {
     // Half of a memtable is in memory when the puts have ended.
     let words =
@@ -291,6 +319,14 @@ fn deletes_leave_the_other_half() {
     // The reads start from a store that holds everything again.
     assert_eq!((records[1].found, records[1].missed), (1000, 0));
     assert!(records[0].live_bytes < records[1].live_bytes);
+}
+
+#[test]
+fn an_engine_that_converts_nothing_has_no_rate_of_it() {
+    let records = run(&REFERENCE, "--workloads fillrandom,convert,readrandom --keys 100");
+    let [_, convert, read] = &records[..] else { panic!("{}", records.len()) };
+    assert_eq!(convert.error.as_deref(), Some("the engine has no call that converts"));
+    assert_eq!((convert.ops, read.found, read.error.is_none()), (0, 100, true));
 }
 
 #[test]

@@ -89,13 +89,12 @@ fn keep_and_get(
     let convert = if engine.capabilities.compaction { ",convert" } else { "" };
     let updated = (session.keys(super::KEYS) / UPDATED_SHARE).max(1);
     let load = format!("fillrandom{convert}");
-    let overwrite = format!("overwrite:{updated}");
     let mut run = |workloads: &str, further: &str| {
         let run = Run { value_bytes, distribution: "uniform", further, ..Run::new(session, workloads, set) };
         run.records(session, engine)
     };
     run(&load, "--keep")?;
-    run(&overwrite, &format!("--keep --reuse --loaded-before {updated}"))?;
+    run("overwriteonce", &format!("--keep --reuse --loaded-before {updated}"))?;
     let mut records = Vec::new();
     for (_, restriction, _) in PARTS {
         records.extend(run("readrandom", &format!("--keep --reuse {restriction} {updated}"))?);

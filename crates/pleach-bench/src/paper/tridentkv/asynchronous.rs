@@ -37,9 +37,9 @@ pub(crate) fn fig15(session: &mut Session<'_>) -> Result<()> {
             }
             let tunes: &[_] = if is_pleach(engine.name) { &[("learned_index", learned_index)] } else { &[] };
             for (percent, base) in CACHES.into_iter().zip(&mut bases) {
-                let workloads = if is_async { "readrandom" } else { "readrandom,overwrite" };
-                let records = run(session, &engine, workloads, percent, is_async, tunes)?;
-                let [read, rest @ ..] = &records[..] else { return Err("a record was expected".into()) };
+                // The puts change the store that the larger cache then reads, so all techniques make them.
+                let records = run(session, &engine, "readrandom,overwrite", percent, is_async, tunes)?;
+                let [read, put] = &records[..] else { return Err("two records were expected".into()) };
                 let base = *base.get_or_insert(read.ops_per_s);
                 print_row(&[
                     engine.name,
@@ -48,7 +48,7 @@ pub(crate) fn fig15(session: &mut Session<'_>) -> Result<()> {
                     &format!("{} ({:.2}x)", count(read.ops_per_s), read.ops_per_s / base),
                     &nanos(read.cpu_us_per_op * 1e3),
                     &share_of_device(read),
-                    &rest.first().map_or_else(|| "-".to_owned(), |put| count(put.ops_per_s)),
+                    &if is_async { "-".to_owned() } else { count(put.ops_per_s) },
                 ]);
             }
             // The next technique has files of its own.

@@ -7,7 +7,7 @@ use super::{KEY_BYTES, MEMORY_MIN, print_cells, print_row};
 use crate::bench::Record;
 use crate::engine::Result;
 use crate::paper::{Session, is_pleach, tune, words};
-use crate::report::{bytes, count, nanos, print};
+use crate::report::{self, bytes, count, nanos, print};
 
 /// Bytes of a value, but in Fig. 16.
 const VALUE_BYTES: u64 = 100;
@@ -138,10 +138,10 @@ pub(crate) fn fig17(session: &mut Session<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A row for each of `kinds`, on a store of its own: `cells`, the kind, operations a second against the first kind,
-/// `figures`, and what was learned, each of the run of median rate. The ratio is the mean of those of all rounds. A kind that
-/// has learned nothing is not compared. The last kind is also compared with the best of the others if there are several.
-/// Engines other than Pleach have one row.
+/// A row for each of `kinds`, on a store of its own: `cells`, the kind, the median of operations a second against the first
+/// kind, `figures`, and what was learned, both of the run of median rate, or of the faster of the two. The ratio is the mean of
+/// those of all rounds. A kind that has learned nothing is not compared. The last kind is also compared with the best of the
+/// others if there are several. Engines other than Pleach have one row.
 fn compare(
     session: &mut Session<'_>,
     engine: &str,
@@ -170,9 +170,10 @@ fn compare(
         records.iter().map(|records| records.iter().map(|record| record.ops_per_s).collect()).collect();
     for (number, ((name, _), mut records)) in kinds.iter().zip(records).enumerate() {
         records.sort_by(|a, b| a.ops_per_s.total_cmp(&b.ops_per_s));
+        let sorted: Vec<f64> = records.iter().map(|record| record.ops_per_s).collect();
         let middle = records.len() / 2;
         let record = records.into_iter().nth(middle).ok_or("a record was expected")?;
-        let mut rate = count(record.ops_per_s);
+        let mut rate = count(report::median(&sorted));
         if let (Some(own), Some(base), true) = (rates.get(number), rates.first(), number > 0) {
             rate = if detail(&record, "ssts_learned") == 0.0 {
                 format!("{rate} (no model)")
@@ -203,7 +204,8 @@ fn log_mean(rates: &[f64]) -> f64 {
     rates.iter().map(|rate| rate.ln()).sum::<f64>() / rates.len() as f64
 }
 
-/// The geometric mean of the ratios of two kinds in the same rounds; from three rounds on with half of its 95 % interval.
+/// The geometric mean of the ratios of two kinds in the same rounds; from three rounds on with half of its 95 % interval. That
+/// is of the logarithm, so its multiple by the mean is right to first order.
 fn ratio(rates: &[f64], base: &[f64]) -> String {
     let ratios: Vec<f64> = rates.iter().zip(base).map(|(rate, base)| rate / base).collect();
     let (mean, n) = (log_mean(&ratios), ratios.len());
@@ -217,7 +219,8 @@ fn ratio(rates: &[f64], base: &[f64]) -> String {
         + (z.powi(3) + z) / (4.0 * freedom)
         + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * freedom.powi(2))
         + (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / (384.0 * freedom.powi(3));
-    format!("{:.3}x +- {:.3}", mean.exp(), t * (variance / n as f64).sqrt())
+    let half = t * (variance / n as f64).sqrt();
+    format!("{:.3}x +- {:.3}", mean.exp(), mean.exp() * half)
 }
 
 /// The median time of a get.
@@ -271,4 +274,19 @@ pub(crate) fn fig20(session: &mut Session<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_of_a_ratio_grows_with_the_ratio() {
+        let half = |base: f64| -> f64 {
+            let text = ratio(&[900.0, 1000.0, 1100.0], &[base; 3]);
+            text.split_once(" +- ").and_then(|(_, half)| half.parse().ok()).expect("an interval")
+        };
+        assert!((half(10.0) / half(100.0) - 10.0).abs() < 0.02, "{} {}", half(10.0), half(100.0));
+        assert_eq!(ratio(&[3.0, 3.0], &[2.0, 2.0]), "1.50x");
+    }
 }
