@@ -16,15 +16,15 @@ const DIR: &str = "/store";
 
 /// Shape, when indexes are learned, seed, checksum of the store's files.
 const GOLDEN: &[(Shape, LearnedIndex, u64, u64)] = &[
-    (Shape::Forest, LearnedIndex::Never, 1, 0xaee0_38f8_ef57_ab26),
-    (Shape::Forest, LearnedIndex::Never, 2, 0x6081_c4b1_f61b_4185),
-    (Shape::ForestOverBottom, LearnedIndex::Never, 1, 0x2027_07a9_d24b_08c6),
-    (Shape::ForestOverBottom, LearnedIndex::Never, 2, 0xa0db_2052_261c_c641),
-    (Shape::Leveled, LearnedIndex::Never, 1, 0x985c_878f_776c_4963),
-    (Shape::Leveled, LearnedIndex::Never, 2, 0x45e4_a813_488c_562c),
-    (Shape::Forest, LearnedIndex::Always, 1, 0x712f_4dd4_87bd_0ebb),
-    (Shape::ForestOverBottom, LearnedIndex::Always, 1, 0x0660_afec_a6b5_bd6d),
-    (Shape::ForestOverBottom, LearnedIndex::Always, 3, 0x05e5_286e_144c_cd10),
+    (Shape::Forest, LearnedIndex::Never, 1, 0x9cc1_156d_ebed_b318),
+    (Shape::Forest, LearnedIndex::Never, 2, 0xe104_bae9_123f_eafd),
+    (Shape::ForestOverBottom, LearnedIndex::Never, 1, 0xa053_d894_ee44_2ea1),
+    (Shape::ForestOverBottom, LearnedIndex::Never, 2, 0x53dd_b762_e36d_e65f),
+    (Shape::Leveled, LearnedIndex::Never, 1, 0xe152_27b3_92d8_94c4),
+    (Shape::Leveled, LearnedIndex::Never, 2, 0x9932_7af2_196b_bf63),
+    (Shape::Forest, LearnedIndex::Always, 1, 0x8333_975f_7d64_45a4),
+    (Shape::ForestOverBottom, LearnedIndex::Always, 1, 0x8cb4_cba3_4abb_f599),
+    (Shape::ForestOverBottom, LearnedIndex::Always, 3, 0x1235_9eb4_7d17_6346),
 ];
 
 #[test]
