@@ -332,7 +332,7 @@ impl Inner {
         self.check_readable()?;
         match self.poison.get() {
             None => Ok(()),
-            Some(error) => Err(Error::new(ErrorKind::Poisoned, format!("an earlier write failed: {error}"))),
+            Some(error) => Err(Error::poisoned(error, format!("an earlier write failed: {error}"))),
         }
     }
 

@@ -71,7 +71,9 @@ pub(crate) fn run_in_child(
             Err(error) => error.to_string(),
         };
         outcome.error = outcome.error.or(Some(format!("{engine}: {error}")));
-        let brought_any = outcome.records[done..].iter().any(|record| record.error.is_none());
+        let has_gone_on =
+            |record: &Record| record.error.as_deref().is_none_or(|error| error == NO_CONVERSION);
+        let brought_any = outcome.records[done..].iter().any(has_gone_on);
         let all_done = outcome.records.len() >= settings.workloads.len();
         if all_done || !brought_any || interrupt.is_asked() {
             return outcome;

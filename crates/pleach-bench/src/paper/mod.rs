@@ -409,6 +409,9 @@ impl Session<'_> {
 
     /// Writes the records so far to the file that the caller wants.
     fn save(&self) -> Result<()> {
+        if self.records.is_empty() {
+            return Ok(()); // The figure refused its arguments. Earlier results stay.
+        }
         self.args.json.as_ref().map_or(Ok(()), |path| results::replace(path, &report::json(&self.records)?))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::op::{Op, OpKind, OpStream};
 use super::shape::{StreamContext, partition_of};
-use crate::data::{Dataset, Values};
+use crate::data::{Dataset, Permutation, Values};
 
 /// Puts every `threads`th key, alone or in batches.
 pub(super) struct FillStream {
@@ -16,6 +16,8 @@ pub(super) struct FillStream {
     /// Whether the keys are new.
     fresh: bool,
     batch: usize,
+    /// An order of the positions; `None`: that in which they ascend.
+    order: Option<(u64, Permutation)>,
     position: u64,
     /// Where it ends.
     end: u64,
@@ -37,16 +39,19 @@ impl FillStream {
             partitioned: context.partitioned,
             fresh: true,
             batch: context.batch,
+            order: None,
             position: part.start + thread,
             end: part.end,
             step: context.threads as u64,
         }
     }
 
-    /// Puts keys again that are there.
+    /// Puts keys again that are there, not in the order of their load: otherwise the oldest values would die first.
     pub(super) fn again(context: &StreamContext) -> Self {
         let part = context.choices.clone().unwrap_or(0..context.dataset.keys);
-        Self { fresh: false, ..Self::of_part(context, false, part) }
+        let permutation = Permutation::new(part.end - part.start, context.dataset.seed ^ 0x0061_6761_696e);
+        let order = Some((part.start, permutation));
+        Self { fresh: false, order, ..Self::of_part(context, false, part) }
     }
 
     fn next_index(&mut self) -> Option<u64> {
@@ -55,6 +60,10 @@ impl FillStream {
             return None;
         }
         self.position += self.step;
+        let position = match &self.order {
+            Some((start, permutation)) => start + permutation.apply(position - start),
+            None => position,
+        };
         let dataset = &self.dataset;
         Some(if self.sorted { dataset.sorted(position) } else { dataset.shuffled.apply(position) })
     }

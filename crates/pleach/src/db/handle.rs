@@ -226,8 +226,9 @@ impl Db {
     /// read. Writes that come meanwhile are not merged.
     ///
     /// # Cost
-    /// It reads all SSTs and writes them again, except for those of a partition that is one run already. Separated values
-    /// stay where they are. It needs extra space for about [`Options::clean_every`] SSTs.
+    /// It reads the SSTs that overlap others and writes them again, except for those of a partition that is one run already.
+    /// Separated values stay where they are, unless a conversion is due ([`Options::conversion`]). It needs extra space for
+    /// about [`Options::clean_every`] SSTs.
     ///
     /// # Errors
     /// - `Io`: a shortage, such as a full disk. What was merged before stays so; call it again.

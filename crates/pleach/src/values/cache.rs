@@ -47,7 +47,8 @@ use pleach_table::FrameCache;
 use self::values::{CachedValue, Values};
 use super::pointer::ValuePointer;
 
-/// The part of the total that blocks leave to values in any case: one in this many (arbitrary).
+/// The part of the total that blocks leave to values in any case, but for what [`whole_steps`] cuts off: one in this many
+/// (arbitrary).
 const VALUES_SHARE: usize = 8;
 
 /// Blocks are granted this part of the total more than they use (arbitrary), so that values are seldom evicted for them.

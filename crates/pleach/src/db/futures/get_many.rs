@@ -147,6 +147,7 @@ impl Future for GetManyFuture {
             self.has_ended = true;
             // A caller may keep the future. It pins nothing, and after an error the other lookups want no further block.
             self.open.clear();
+            self.answers.clear();
             self.begun = None;
             self.keys = Vec::new().into_iter();
         }

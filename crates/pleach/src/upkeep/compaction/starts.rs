@@ -185,7 +185,11 @@ impl Compactions {
 
     fn start(&self, list: &mut List, picked: Picked, output: RunId) -> Result<()> {
         let Picked { partition, plan, request } = picked;
-        list.last_started = partition;
+        if self.is_full(list) {
+            list.last_urgent = partition;
+        } else {
+            list.last_started = partition;
+        }
         list.started += 1;
         match plan {
             Plan::Whole(plan) => {
@@ -247,7 +251,8 @@ impl Compactions {
             return requested;
         }
         let order = list.stage_order();
-        let (mut last, mut looked_at) = (list.last_started, 0);
+        let last_of_its_kind = if before.is_some() { list.last_urgent } else { list.last_started };
+        let (mut last, mut looked_at) = (last_of_its_kind, 0);
         let mut by_policy = |id| {
             let busy = list.busy(id);
             let tree = version.tree(id)?;

@@ -54,8 +54,9 @@ pub(super) struct List {
     pub(super) empty_search: Option<Search>,
     /// Whether the version may record jobs that are not on the list.
     pub(super) resumes: bool,
-    /// The partition for which a job was started last.
+    /// The partition for which a job was started last while the list was not full, and while it was.
     pub(super) last_started: PartitionId,
+    pub(super) last_urgent: PartitionId,
     /// Jobs started so far.
     pub(super) started: u64,
     /// Jobs taken off the list so far.
@@ -77,7 +78,8 @@ pub(crate) const QUIET_AFTER: Duration = Duration::from_secs(2);
 const LAST_STAGE_SHARE: u64 = 4;
 /// The same while garbage exceeds its soft limit.
 const LAST_STAGE_SHARE_IN_DEBT: u64 = 2;
-/// One step in this many goes to the job that has waited longest.
+/// One step in this many goes to the job that has waited longest. While garbage exceeds its soft limit, it is one of the last
+/// stage's steps: flushed runs must be merged as fast as otherwise.
 pub(super) const LONGEST_WAIT_SHARE: u64 = 8;
 
 /// How often an idle worker checks the age of tombstones and the cost of reads.
@@ -111,6 +113,7 @@ impl Compactions {
             empty_search: None,
             resumes: true,
             last_started: PartitionId(0),
+            last_urgent: PartitionId(0),
             started: 0,
             taken: 0,
         };
@@ -195,7 +198,7 @@ impl Compactions {
 
 /// The job whose turn it is, by the jobs' output stages, the one that has waited longest first. `taken` jobs had a turn before.
 pub(super) fn next_of(stages: &[u8], taken: u64, has_garbage_debt: bool) -> Option<usize> {
-    if taken % LONGEST_WAIT_SHARE == 1 {
+    if taken % LONGEST_WAIT_SHARE == if has_garbage_debt { 2 } else { 1 } {
         return (!stages.is_empty()).then_some(0);
     }
     let share = if has_garbage_debt { LAST_STAGE_SHARE_IN_DEBT } else { LAST_STAGE_SHARE };

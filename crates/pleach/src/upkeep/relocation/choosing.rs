@@ -59,15 +59,18 @@ impl Upkeep {
         let mut ranked = rank(&files, share_min, FileId(version.next_id));
         self.leave_damaged(&mut ranked);
         let mut best = first_that_free(&ranked, wanted).to_vec();
+        let segments = segments_in(version, &best, PLACES_MAX);
         // Values of about the same age come into the same file, because they die at about the same pace.
         best.sort_by_key(|file| file.newest);
         let best = &best[..];
         let mut victims = victims_of(version, best, &mut marked);
         let freed: u64 = best.iter().filter(|f| has(&victims, f.file)).map(ValueFileState::garbage).sum();
         let is_enough = if reason == Reason::Deletes { !victims.is_empty() } else { freed >= wanted };
-        if !is_enough && victims.len() < best.len() {
+        if !is_enough && garbage_in(version, best, &segments) > freed {
             // Other files are better than those that were looked at.
-            marked = mark(self, version, &segments_in(version, best, PLACES_MAX))?;
+            victims.clear();
+            drop(marked);
+            marked = mark(self, version, &segments)?;
             victims = victims_of(version, best, &mut marked);
         }
         Ok(Chosen { is_all: victims.len() == best.len(), victims, live })
@@ -127,6 +130,16 @@ pub(super) fn segments_in(version: &Version, files: &[ValueFileState], values_ma
         segments.extend(of_file.iter().map(|segment| segment.id));
     }
     segments
+}
+
+/// The garbage of those of `files` whose values are all in `segments`.
+fn garbage_in(version: &Version, files: &[ValueFileState], segments: &BTreeSet<FileId>) -> u64 {
+    let by_home = by_home(version);
+    let is_in = |file: &&ValueFileState| {
+        let of_file = by_home.get(&file.file);
+        of_file.is_some_and(|of_file| of_file.iter().all(|segment| segments.contains(&segment.id)))
+    };
+    files.iter().filter(is_in).map(ValueFileState::garbage).sum()
 }
 
 /// The states of all files of values, by what a marking has counted.

@@ -384,7 +384,10 @@ impl Upkeep {
         } else {
             state.wanted.remove(&partition);
         }
-        state.end_putting_off();
+        // A pass that has found no room on the disk would find none now. Conversions that give up must not make it try again.
+        if bytes > 0 || state.room_awaited.is_none() {
+            state.end_putting_off();
+        }
         state.is_asked |= bytes > 0;
         drop(state);
         if let Some(relocator) = self.ctx.status.wakers().and_then(|wakers| wakers.relocator.as_ref()) {
