@@ -24,7 +24,7 @@ const GOLDEN: &[(Shape, LearnedIndex, u64, u64)] = &[
     (Shape::Leveled, LearnedIndex::Never, 2, 0x9932_7af2_196b_bf63),
     (Shape::Forest, LearnedIndex::Always, 1, 0x8333_975f_7d64_45a4),
     (Shape::ForestOverBottom, LearnedIndex::Always, 1, 0x8cb4_cba3_4abb_f599),
-    (Shape::ForestOverBottom, LearnedIndex::Always, 3, 0x1235_9eb4_7d17_6346),
+    (Shape::ForestOverBottom, LearnedIndex::Always, 3, 0xa251_b3ce_9a54_aa0e),
 ];
 
 #[test]
