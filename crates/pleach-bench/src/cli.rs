@@ -133,8 +133,11 @@ fn run_settings(engines: &[EngineFactory], args: &RunArgs) -> Result<()> {
     if let Some(name) = args.baseline.as_ref().filter(|name| !settings.engines.contains(name)) {
         return Err(format!("--baseline: {name:?} is none of the engines").into());
     }
-    // Results may go there.
-    fs::create_dir_all(&settings.dir).map_err(|error| format!("{}: {error}", settings.dir.display()))?;
+    let results = [&args.json, &args.html];
+    if results.into_iter().flatten().any(|path| path.parent() == Some(&settings.dir)) {
+        // The folder of stores, which the first engine would create.
+        fs::create_dir_all(&settings.dir).map_err(|error| format!("{}: {error}", settings.dir.display()))?;
+    }
     for (option, path) in [("--json", &args.json), ("--html", &args.html)] {
         path.as_ref().map_or(Ok(()), |path| results::check(option, path))?;
     }
