@@ -52,7 +52,7 @@ pub(crate) struct PaperArgs {
     /// File that is locked while a workload runs, as of runs.
     #[arg(long, value_name = "FILE")]
     machine_lock: Option<PathBuf>,
-    /// Folder for the stores.
+    /// Folder for the stores. Those of the engines in it are removed first, and at the end.
     #[arg(long, default_value = "pleach-bench.data")]
     dir: PathBuf,
     /// Also write all records to this file as JSON.

@@ -165,14 +165,14 @@ fn visit_range(range: &mut Range, wanted: Wanted, visit: &mut Visit<'_>) -> Resu
     }
 }
 
-/// Adds a hint about dumps to a failure. `unchanged`: the output is a file that is replaced only by a whole dump.
+/// Adds a hint about dumps to a failure. `unchanged`: the output is a file that is written only by a whole dump.
 fn incomplete(failure: Failure, args: &DumpArgs, unchanged: bool) -> Failure {
     let mut hints: Vec<String> = failure.hint.clone().into_iter().collect();
     if failure.exit == Exit::Damage && !args.skip_damaged {
         hints.push("--skip-damaged dumps the entries around the damage".to_owned());
     }
     if let Some(path) = &args.output {
-        let state = if unchanged { "is unchanged" } else { "does not hold all entries" };
+        let state = if unchanged { "was not written" } else { "does not hold all entries" };
         hints.push(format!("{} {state}", path.display()));
     }
     if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }

@@ -74,6 +74,14 @@ impl Sample {
         files
     }
 
+    /// Changes the byte at 10,000 of the largest SST, which is in a data block.
+    fn damage_largest_sst(&self) -> PathBuf {
+        let ssts = self.files(".sst").into_iter();
+        let largest = ssts.max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
+        flip(&largest, 10_000, 1);
+        largest
+    }
+
     /// Repairs into a new store, and shows that the old one is as it was.
     fn repair(&self) -> (RepairReport, Content) {
         let new = tempfile::tempdir().unwrap();
@@ -179,9 +187,7 @@ fn a_damaged_manifest_keeps_names_and_drops_that_can_be_read() {
 #[test]
 fn a_damaged_block_costs_its_own_entries_and_is_reported() {
     let sample = Sample::new(true);
-    let largest =
-        sample.files(".sst").into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
-    flip(&largest, 10_000, 1);
+    let largest = sample.damage_largest_sst();
     let (report, found) = sample.repair();
     let [place] = &report.damage[..] else { panic!("{report:#?}") };
     let missing = lost(&sample.content, &found);
@@ -198,9 +204,7 @@ fn a_damaged_block_costs_its_own_entries_and_is_reported() {
 #[test]
 fn a_merge_of_damaged_data_tells_where_the_damage_is() {
     let sample = Sample::new(true);
-    let largest =
-        sample.files(".sst").into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
-    flip(&largest, 10_000, 1);
+    let largest = sample.damage_largest_sst();
     let db = options().open(sample.old()).unwrap();
     let partition = db.find_partition("large").unwrap();
     partition.put("key", "value").unwrap();
