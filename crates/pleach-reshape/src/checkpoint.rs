@@ -13,6 +13,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use pleach::Result;
 
@@ -34,6 +35,35 @@ pub(crate) struct Maintenance {
     pub(crate) dead: Option<(Vec<Table>, u64)>,
     /// Replaced rows, in the order in which they are to be removed.
     pub(crate) removals: VecDeque<Id>,
+    /// When readers may get a newer state of the map's store.
+    renewal: Renewal,
+}
+
+/// When the job looks whether the map's store has replaced what its readers use.
+struct Renewal {
+    /// By [`Env::now`](pleach::env::Env::now).
+    at: Duration,
+    /// How long after the look before.
+    pause: Duration,
+}
+
+/// Flushes and merges of the map's store go on behind a checkpoint: the job looks after so long, then each time after twice as
+/// long, up to a quarter of an hour in all (arbitrary).
+const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
+const RENEWAL_PAUSE_MAX: Duration = Duration::from_secs(512);
+
+impl Renewal {
+    /// The first look behind a checkpoint that was made at this time.
+    fn after(now: Duration) -> Self {
+        Self { at: now + RENEWAL_PAUSE, pause: RENEWAL_PAUSE }
+    }
+}
+
+impl Maintenance {
+    pub(crate) fn new(map_store: MapStore, numbers: CheckpointNumbers, now: Duration) -> Self {
+        let renewal = Renewal::after(now);
+        Self { map_store, numbers, last: None, dead: None, removals: VecDeque::new(), renewal }
+    }
 }
 
 impl Inner {
@@ -61,6 +91,7 @@ impl Inner {
         self.check_writable()?;
         if self.map.delta_bytes() == 0 && maintenance.last.as_ref().is_some_and(|last| is_same(last, &record))
         {
+            self.renew_base(maintenance);
             return Ok(());
         }
         let mut rows = self.seal(maintenance);
@@ -74,6 +105,7 @@ impl Inner {
         drop(rows);
         maintenance.map_store.write_checkpoint(&record)?;
         self.use_written(maintenance);
+        maintenance.renewal = Renewal::after(self.env.now());
         self.newest_checkpoint.store(numbers.newest, Ordering::Relaxed);
         maintenance.last = Some(record);
         Ok(())
@@ -115,6 +147,39 @@ impl Inner {
         };
         self.map.forget_sealed(base);
     }
+
+    /// Lets readers use the map's store as it is now, if the state that they use is the only one that keeps files and memtables
+    /// which flushes and merges have replaced since. A store that gets no new keys would go on reading them otherwise.
+    fn renew_base(&self, maintenance: &Maintenance) {
+        if self.options.map == MapPlace::Disk
+            && !self.map.has_sealed()
+            && maintenance.map_store.pins_replaced()
+        {
+            self.map.set_base(maintenance.map_store.base());
+        }
+    }
+
+    /// The same as a checkpoint would, when it is time to look. Returns after how long to ask again; `None`: not before the next
+    /// checkpoint.
+    pub(crate) fn renew_base_if_due(&self) -> Option<Duration> {
+        if self.options.map == MapPlace::Memory {
+            return None;
+        }
+        // Who holds it may be making a checkpoint, and wait for the job's.
+        let Some(mut maintenance) = self.maintenance.try_lock() else { return Some(RENEWAL_PAUSE) };
+        if maintenance.renewal.pause > RENEWAL_PAUSE_MAX {
+            return None;
+        }
+        let now = self.env.now();
+        let left = maintenance.renewal.at.saturating_sub(now);
+        if !left.is_zero() {
+            return Some(left);
+        }
+        self.renew_base(&maintenance);
+        let pause = maintenance.renewal.pause * 2;
+        maintenance.renewal = Renewal { at: now + pause, pause };
+        (pause <= RENEWAL_PAUSE_MAX).then_some(pause)
+    }
 }
 
 /// Whether a checkpoint would say no more than the last one.
@@ -122,4 +187,67 @@ fn is_same(last: &Record, record: &Record) -> bool {
     last.generation == record.generation
         && last.sequences == record.sequences
         && last.previous.is_some() == record.previous.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use pleach::env::{Env, SimEnv};
+
+    use super::*;
+    use crate::Options;
+    use crate::store::model::{Failure, ModelStore};
+
+    #[test]
+    fn readers_leave_what_the_maps_store_has_replaced() {
+        let (env, rows) = (SimEnv::new(1), ModelStore::without_history(false));
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).background(false);
+        let store = options.open(Box::new(rows.clone()), "/map").unwrap();
+        let inner = &store.inner;
+        let key = |number: u32| number.wrapping_mul(0x9e37_79b9).to_le_bytes();
+        let put = |numbers: std::ops::Range<u32>| {
+            for number in numbers {
+                store.put(key(number), "v").unwrap();
+            }
+        };
+        let merge = || inner.maintenance.lock().map_store.db().compact().unwrap();
+        let pins_replaced = || inner.maintenance.lock().map_store.pins_replaced();
+        put(0..1000);
+        store.checkpoint().unwrap();
+        merge();
+        assert!(pins_replaced());
+        let left = inner.renew_base_if_due().unwrap();
+        assert!(left <= RENEWAL_PAUSE, "it is too early: {left:?}");
+        assert!(pins_replaced());
+        env.sleep(RENEWAL_PAUSE);
+        assert_eq!(inner.renew_base_if_due(), Some(RENEWAL_PAUSE * 2));
+        assert!(!pins_replaced());
+
+        put(1000..2000);
+        store.checkpoint().unwrap();
+        merge();
+        store.checkpoint().unwrap();
+        assert!(!pins_replaced(), "a checkpoint without changes does it too");
+
+        // What a failed checkpoint has sealed may be there in part.
+        put(2000..2500);
+        store.checkpoint().unwrap();
+        put(2500..3000);
+        rows.fail(Some(Failure::Commit));
+        store.checkpoint().unwrap_err();
+        merge();
+        assert!(pins_replaced());
+        env.sleep(RENEWAL_PAUSE);
+        let mut pause = inner.renew_base_if_due();
+        assert!(pins_replaced());
+        while let Some(wait) = pause {
+            env.sleep(wait);
+            pause = inner.renew_base_if_due();
+        }
+        assert!(pins_replaced());
+        store.checkpoint().unwrap();
+        assert!(inner.renew_base_if_due().is_some(), "behind a checkpoint it looks again");
+        assert!((0..3000).all(|number| store.get(key(number)).unwrap().is_some()));
+    }
 }

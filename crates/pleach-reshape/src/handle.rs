@@ -1,25 +1,24 @@
 //! Handle: the reshaped store that programs use.
 //!
 //! It owns the parts. What each call does is in the modules of its path: `write_path`, `reads`, `snapshot`, `range`,
-//! `checkpoint`, `moves`, `cleaning`, `generations`, `verify`, `transfer`.
+//! `job`, `checkpoint`, `moves`, `cleaning`, `generations`, `verify`, `transfer`.
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use pleach::env::Env;
 use pleach::env::sync::{Mutex, RwLock};
-use pleach::env::{Env, JobHandle, JobStep};
-use pleach::{Error, ErrorKind, Result};
+use pleach::{Error, Result};
 
 use crate::checkpoint::Maintenance;
 use crate::group::Group;
 use crate::ids::{Allocator, Layout};
 use crate::in_flight::InFlight;
+use crate::job::{Job, JobErrors};
 use crate::latches::Latches;
-use crate::map::{Map, MapStore};
+use crate::map::Map;
 use crate::open::{self, OpenReport};
 use crate::options::{MapPlace, Options};
 use crate::replaced::Replaced;
@@ -133,32 +132,6 @@ pub(crate) struct Inner {
     pub(crate) job_errors: Mutex<JobErrors>,
 }
 
-/// What the background job could not do when it last ran.
-#[derive(Default)]
-pub(crate) struct JobErrors {
-    /// Checkpoints, and removals of replaced rows.
-    pub(crate) room: Option<Error>,
-    /// How often these have failed. Writers that wait for room fail with a failure of meanwhile.
-    pub(crate) room_failures: u64,
-    /// Moves of what is left of the generation before.
-    drain: Option<Error>,
-    /// When the moves are tried again, and how long they wait behind a further failure.
-    drain_from: Duration,
-    drain_pause: Duration,
-}
-
-/// The background job. Who drops it waits for its end.
-struct Job {
-    handle: JobHandle,
-    inner: Arc<Inner>,
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        self.inner.is_closing.store(true, Ordering::SeqCst);
-    }
-}
-
 impl Reshaped {
     /// Opens the reshaped store of `store`, whose map is in `dir`, or makes it. See [`Options::open`].
     ///
@@ -171,7 +144,7 @@ impl Reshaped {
     pub(crate) fn open_with(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Result<Self> {
         let (inner, report) = open::open(store, dir, options)?;
         let inner = Arc::new(inner);
-        let job = if inner.options.runs_checkpoints { Some(start_job(&inner)?) } else { None };
+        let job = if inner.options.runs_checkpoints { Some(Job::start(&inner)?) } else { None };
         let reshaped = Self { job, inner, report };
         reshaped.wake_job();
         Ok(reshaped)
@@ -270,7 +243,10 @@ impl Reshaped {
     /// - `Poisoned`, `Io`: as for [`sync`](Self::sync).
     /// - Those of the map's Pleach store; a later call may succeed.
     pub fn checkpoint(&self) -> Result<()> {
-        self.inner.checkpoint()
+        self.inner.checkpoint()?;
+        // It looks for what the map's store replaces behind the checkpoint.
+        self.wake_job();
+        Ok(())
     }
 
     /// Makes all that was written durable, makes a checkpoint, and closes the map's store. A store that is only dropped opens as
@@ -307,13 +283,12 @@ impl Reshaped {
     /// Why the background job failed when it last ran; none if it succeeded. It runs again when there is more to do. If it cannot
     /// make checkpoints, writes fail with this error once the changes of the map fill their memory.
     pub fn background_error(&self) -> Option<Error> {
-        let errors = self.inner.job_errors.lock();
-        errors.room.clone().or_else(|| errors.drain.clone())
+        self.inner.job_errors.lock().any()
     }
 
     pub(crate) fn wake_job(&self) {
         if let Some(job) = &self.job {
-            job.handle.waker().wake();
+            job.wake();
         }
     }
 
@@ -362,61 +337,6 @@ impl Inner {
         self.map.active_bytes() >= self.delta_bytes_max() / share
             || self.map.delta_bytes() > self.delta_bytes_max()
     }
-
-    /// What the job does when it is woken.
-    fn work(&self) -> JobStep {
-        let written = if self.is_checkpoint_due() { self.checkpoint() } else { Ok(()) };
-        let room = written.and(self.remove_in_parts()).err();
-        let mut errors = self.job_errors.lock();
-        errors.room_failures += u64::from(room.is_some());
-        errors.room = room;
-        drop(errors);
-        if !self.is_drain_due.load(Ordering::SeqCst) {
-            return JobStep::Idle;
-        }
-        let drain_from = self.job_errors.lock().drain_from;
-        if let Some(left) = drain_from.checked_sub(self.env.now()).filter(|left| !left.is_zero()) {
-            return JobStep::IdleFor(left);
-        }
-        self.is_drain_due.store(false, Ordering::SeqCst);
-        let drained = self.try_drain();
-        let mut errors = self.job_errors.lock();
-        match drained {
-            Ok(true) => {
-                errors.drain = None;
-                errors.drain_pause = Duration::ZERO;
-                JobStep::Idle
-            }
-            // Another thread moves them, and may fail.
-            Ok(false) => {
-                self.is_drain_due.store(true, Ordering::SeqCst);
-                JobStep::IdleFor(DRAIN_PAUSE)
-            }
-            Err(error) => {
-                self.is_drain_due.store(true, Ordering::SeqCst);
-                errors.drain = Some(error);
-                errors.drain_pause = (errors.drain_pause * 2).clamp(DRAIN_PAUSE, DRAIN_PAUSE_MAX);
-                errors.drain_from = self.env.now() + errors.drain_pause;
-                if self.check_writable().is_ok() {
-                    JobStep::IdleFor(errors.drain_pause)
-                } else {
-                    JobStep::Idle
-                }
-            }
-        }
-    }
-
-    /// Removes replaced rows, with checkpoints as they become due.
-    fn remove_in_parts(&self) -> Result<()> {
-        while self.is_removal_due() {
-            self.check_writable()?;
-            self.remove_if_due(&mut self.maintenance.lock())?;
-            if self.is_checkpoint_due() {
-                self.checkpoint()?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// A checkpoint is due when the active layer takes this share of the delta: writers fill the rest while it runs.
@@ -424,66 +344,3 @@ const CHECKPOINT_SHARE: usize = 4;
 /// With a map in memory: a merge copies leaves, so it should have many changes. A put costs 0.15 us less than with 4, and a key 3
 /// bytes more (docs/key-reshaping.md).
 const CHECKPOINT_SHARE_IN_MEMORY: usize = 2;
-
-/// After moves of the job have failed, it waits for so long, twice as long after each further failure. Each attempt reads, and
-/// perhaps sorts, all rows that are left.
-const DRAIN_PAUSE: Duration = Duration::from_secs(10);
-const DRAIN_PAUSE_MAX: Duration = Duration::from_secs(3600);
-
-fn start_job(inner: &Arc<Inner>) -> Result<Job> {
-    let own = Arc::clone(inner);
-    let step = move || {
-        let ended = Ended(&own);
-        let step = own.work();
-        drop(ended);
-        step
-    };
-    let handle = inner.env.spawn_job("reshape", Box::new(step));
-    let handle = handle.map_err(|e| Error::io("start the job of checkpoints of", Path::new("the map"), e))?;
-    Ok(Job { handle, inner: Arc::clone(inner) })
-}
-
-/// Refuses writes if a panic of the job drops it: nobody would make checkpoints any more, and writers would wait for one.
-struct Ended<'a>(&'a Inner);
-
-impl Drop for Ended<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison(&Error::new(ErrorKind::Poisoned, "the background job has panicked"));
-        }
-    }
-}
-
-/// The map's store.
-pub(crate) fn new_maintenance(map_store: MapStore, numbers: crate::named::CheckpointNumbers) -> Maintenance {
-    Maintenance { map_store, numbers, last: None, dead: None, removals: VecDeque::new() }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::Options;
-    use crate::store::model::{Failure, ModelStore};
-
-    #[test]
-    fn a_failure_of_the_job_is_told_until_it_succeeds() {
-        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
-        let options = Options::new().background(false).delta_bytes(64 << 10);
-        let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
-        let inner = &store.inner;
-        let mut number = 0_u32;
-        // What was sealed stays, so that the active layer is nearly empty when the memory is full.
-        while inner.map.delta_bytes() <= inner.delta_bytes_max() {
-            store.put(number.to_le_bytes(), "v").unwrap();
-            number += 1;
-            if inner.is_checkpoint_due() {
-                rows.fail(Some(Failure::Commit));
-                inner.work();
-                let error = store.background_error().unwrap();
-                assert!(error.to_string().contains("planted"), "{error}");
-            }
-        }
-        inner.work();
-        assert!(store.background_error().is_none());
-        assert!(inner.map.delta_bytes() < inner.delta_bytes_max());
-    }
-}

@@ -55,6 +55,7 @@ mod group;
 mod handle;
 mod ids;
 mod in_flight;
+mod job;
 mod latches;
 pub mod limits;
 mod map;

@@ -12,11 +12,13 @@ use pleach::env::Env;
 use pleach::env::sync::{Mutex, RwLock};
 use pleach::{Error, ErrorKind, Result};
 
+use crate::checkpoint::Maintenance;
 use crate::generations::create_table;
 use crate::group::Group;
-use crate::handle::{Inner, JobErrors, new_maintenance};
+use crate::handle::Inner;
 use crate::ids::{Allocator, Layout};
 use crate::in_flight::{InFlight, SLOT_COUNT};
+use crate::job::JobErrors;
 use crate::latches::{LATCH_COUNT, Latches};
 use crate::map::records::Record;
 use crate::map::{Base, Map, MapStore, Present, Rows, RunsOf};
@@ -100,7 +102,7 @@ pub(crate) fn open(store: Box<dyn RowStore>, dir: &Path, options: Options) -> Re
         range_moves: AtomicU64::new(0),
         runs_end_at_open: runs_end(records.as_ref(), layout, generation),
         has_runs_of_writers: AtomicBool::new(map_store.has_runs_of_writers()),
-        maintenance: Mutex::new(new_maintenance(map_store, numbers)),
+        maintenance: Mutex::new(Maintenance::new(map_store, numbers, options.env.now())),
         garbage: AtomicBool::new(garbage),
         replaced: Replaced::new(had_garbage),
         is_drain_due: AtomicBool::new(generation.is_draining),

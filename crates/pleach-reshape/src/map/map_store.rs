@@ -203,6 +203,12 @@ impl MapStore {
         self.records.put_with(CHECKPOINT, checkpoint.encode(CHECKPOINT), Durability::Sync)
     }
 
+    /// Whether an earlier state keeps files or memtables that flushes and merges have replaced.
+    pub(crate) fn pins_replaced(&self) -> bool {
+        let stats = self.db.stats();
+        stats.pinned_bytes + stats.pinned_memtable_bytes > 0
+    }
+
     /// The base as the store is now.
     pub(crate) fn base(&self) -> Base {
         let snapshot = self.db.snapshot();

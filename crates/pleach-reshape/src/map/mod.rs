@@ -270,6 +270,11 @@ impl Map {
         self.current.load().active.bytes()
     }
 
+    /// Whether layers wait to be written: a checkpoint is under way, or has failed.
+    pub(crate) fn has_sealed(&self) -> bool {
+        !self.current.load().sealed.is_empty()
+    }
+
     /// Whether the base has runs.
     pub(crate) fn has_runs(&self) -> bool {
         self.current.load().base.sources().iter().any(|(source, _)| source.has_runs())
