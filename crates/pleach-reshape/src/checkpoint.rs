@@ -10,6 +10,10 @@
 //! 4. Write to the map: the ends of sequences, the entries, the record, and sync it.
 //!
 //! So the map is never ahead of the store. A failure leaves the sealed layers; the next checkpoint merges them again.
+//!
+//! # Behind a checkpoint
+//! Readers use a state of the map's store. Flushes and merges go on and replace files of it, so the job *renews* that state some
+//! times.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -48,7 +52,7 @@ struct Renewal {
 }
 
 /// Flushes and merges of the map's store go on behind a checkpoint: the job looks after so long, then each time after twice as
-/// long, up to a quarter of an hour in all (arbitrary).
+/// long, for 17 minutes in all (arbitrary).
 const RENEWAL_PAUSE: Duration = Duration::from_secs(1);
 const RENEWAL_PAUSE_MAX: Duration = Duration::from_secs(512);
 
@@ -148,9 +152,10 @@ impl Inner {
         self.map.forget_sealed(base);
     }
 
-    /// Lets readers use the map's store as it is now, if the state that they use is the only one that keeps files and memtables
-    /// which flushes and merges have replaced since. A store that gets no new keys would go on reading them otherwise.
+    /// Lets readers use the map's store as it is now, if an earlier state keeps files or memtables that flushes and merges have
+    /// replaced. Otherwise a store that gets no new keys would go on reading them.
     fn renew_base(&self, maintenance: &Maintenance) {
+        // Of what a failed checkpoint has sealed, a part may be written.
         if self.options.map == MapPlace::Disk
             && !self.map.has_sealed()
             && maintenance.map_store.pins_replaced()
@@ -159,14 +164,13 @@ impl Inner {
         }
     }
 
-    /// The same as a checkpoint would, when it is time to look. Returns after how long to ask again; `None`: not before the next
-    /// checkpoint.
+    /// Renews the state that readers use, when it is time to look. Returns after how long to ask again; `None`: not before the
+    /// next checkpoint.
     pub(crate) fn renew_base_if_due(&self) -> Option<Duration> {
         if self.options.map == MapPlace::Memory {
             return None;
         }
-        // Who holds it may be making a checkpoint, and wait for the job's.
-        let Some(mut maintenance) = self.maintenance.try_lock() else { return Some(RENEWAL_PAUSE) };
+        let mut maintenance = self.maintenance.lock();
         if maintenance.renewal.pause > RENEWAL_PAUSE_MAX {
             return None;
         }

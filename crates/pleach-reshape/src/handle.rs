@@ -1,7 +1,7 @@
 //! Handle: the reshaped store that programs use.
 //!
 //! It owns the parts. What each call does is in the modules of its path: `write_path`, `reads`, `snapshot`, `range`,
-//! `job`, `checkpoint`, `moves`, `cleaning`, `generations`, `verify`, `transfer`.
+//! `checkpoint`, `moves`, `cleaning`, `generations`, `verify`, `transfer`. The background job is in `job`.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -244,7 +244,7 @@ impl Reshaped {
     /// - Those of the map's Pleach store; a later call may succeed.
     pub fn checkpoint(&self) -> Result<()> {
         self.inner.checkpoint()?;
-        // It looks for what the map's store replaces behind the checkpoint.
+        // It renews the state of the map's store that readers use.
         self.wake_job();
         Ok(())
     }

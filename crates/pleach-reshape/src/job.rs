@@ -1,5 +1,9 @@
 //! Background job: checkpoints that are due, removals of replaced rows, moves of the generation before, and newer states of the
 //! map's store for its readers.
+//!
+//! # Concurrency
+//! One thread, which writers wake. It may wait for who holds `maintenance`, never for who holds `moving`: that thread may wait
+//! for its checkpoints.
 
 use std::path::Path;
 use std::sync::Arc;
