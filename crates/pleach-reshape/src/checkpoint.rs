@@ -155,13 +155,24 @@ impl Inner {
     /// Lets readers use the map's store as it is now, if an earlier state keeps files or memtables that flushes and merges have
     /// replaced. Otherwise a store that gets no new keys would go on reading them.
     fn renew_base(&self, maintenance: &Maintenance) {
-        // Of what a failed checkpoint has sealed, a part may be written.
-        if self.options.map == MapPlace::Disk
-            && !self.map.has_sealed()
-            && maintenance.map_store.pins_replaced()
-        {
+        if self.may_renew_base() && maintenance.map_store.pins_replaced() {
             self.map.set_base(maintenance.map_store.base());
         }
+    }
+
+    /// Lets readers use the map's store as it is now, without what has been dropped from it. Flushes and merges go on, so the job
+    /// will look as behind a checkpoint, once it is woken.
+    pub(crate) fn use_newest_base(&self, maintenance: &mut Maintenance) {
+        if self.may_renew_base() {
+            self.map.set_base(maintenance.map_store.base());
+            maintenance.renewal = Renewal::after(self.env.now());
+        }
+    }
+
+    /// Whether the map's store says the same now as it did behind the last checkpoint. Of what a failed one has sealed, a part may
+    /// be written.
+    fn may_renew_base(&self) -> bool {
+        self.options.map == MapPlace::Disk && !self.map.has_sealed()
     }
 
     /// Renews the state that readers use, when it is time to look. Returns after how long to ask again; `None`: not before the
@@ -253,5 +264,30 @@ mod tests {
         store.checkpoint().unwrap();
         assert!(inner.renew_base_if_due().is_some(), "behind a checkpoint it looks again");
         assert!((0..3000).all(|number| store.get(key(number)).unwrap().is_some()));
+    }
+
+    #[test]
+    fn readers_leave_the_map_of_a_generation_that_is_dropped() {
+        let (env, rows) = (SimEnv::new(1), ModelStore::without_history(false));
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).background(false);
+        let store = options.open(Box::new(rows), "/map").unwrap();
+        let inner = &store.inner;
+        let pins_replaced = || inner.maintenance.lock().map_store.pins_replaced();
+        for number in 0..1000_u32 {
+            store.put(number.to_le_bytes(), "v").unwrap();
+        }
+        store.checkpoint().unwrap();
+        inner.maintenance.lock().map_store.db().compact().unwrap();
+        let snapshot = store.snapshot().unwrap();
+        store.recluster::<&[u8]>(..).unwrap();
+        assert!(pins_replaced(), "the snapshot does");
+        drop(snapshot);
+        // The job has looked for the last time.
+        while let Some(pause) = inner.renew_base_if_due() {
+            env.sleep(pause);
+        }
+        store.checkpoint().unwrap();
+        assert!(!pins_replaced());
+        assert!(inner.renew_base_if_due().is_some(), "it looks again");
     }
 }

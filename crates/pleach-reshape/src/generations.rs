@@ -60,7 +60,9 @@ impl Reshaped {
     /// # Errors
     /// Those of [`recluster`](Self::recluster) and [`checkpoint`](Self::checkpoint).
     pub fn drain(&self) -> Result<()> {
-        self.inner.drain()
+        self.inner.drain()?;
+        self.wake_job();
+        Ok(())
     }
 
     /// Moves all rows to a new generation and drops the tables of the one before. Returns how many it moved; `None`, and moves
@@ -82,6 +84,7 @@ impl Reshaped {
         match inner.drain_moving(make_room) {
             Ok(moved) => {
                 inner.drop_dead_tables(&mut inner.maintenance.lock())?;
+                self.wake_job();
                 Ok(Some(moved))
             }
             Err(error) => {
@@ -253,6 +256,7 @@ impl Inner {
         }
         maintenance.map_store.drop_dead()?;
         maintenance.dead = None;
+        self.use_newest_base(maintenance);
         Ok(())
     }
 }

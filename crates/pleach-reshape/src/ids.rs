@@ -174,8 +174,11 @@ impl Allocator {
     }
 
     /// The first of `count` ids in a row, from `stripe` or, if that has too few left, from another stripe. `None` if no stripe
-    /// has so many. While rows of the generation before move, their stripe is theirs alone.
+    /// has so many. While rows of the generation before move, their stripe is theirs alone. Of a `count` of 0 the id is nobody's.
     pub(crate) fn take(&self, stripe: usize, count: u64) -> Option<Id> {
+        if count == 0 {
+            return Some(Id::new(self.generation, stripe, 0));
+        }
         let of_moves = self.layout.stripe_of_moves();
         let is_kept = |other: &usize| *other != of_moves || stripe == of_moves || self.previous.is_none();
         let stripes = (stripe..self.next.len()).chain(0..stripe).filter(is_kept);

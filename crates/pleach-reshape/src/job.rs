@@ -61,6 +61,8 @@ impl Drop for Job {
     }
 }
 
+/// After a checkpoint of the job has failed, it tries again after so long, or when a writer finds one due (arbitrary).
+const ROOM_PAUSE: Duration = Duration::from_secs(10);
 /// After moves of the job have failed, it waits for so long, twice as long after each further failure. Each attempt reads, and
 /// perhaps sorts, all rows that are left.
 const DRAIN_PAUSE: Duration = Duration::from_secs(10);
@@ -87,14 +89,19 @@ impl JobErrors {
 impl Inner {
     /// What the job does when it is woken.
     fn work(&self) -> JobStep {
-        let written = if self.is_checkpoint_due() { self.checkpoint() } else { Ok(()) };
+        let next = [self.make_room(), self.drain_if_due(), self.renew_base_if_due()];
+        next.into_iter().flatten().min().map_or(JobStep::Idle, JobStep::IdleFor)
+    }
+
+    /// Makes a checkpoint, and removes replaced rows, if that is due or has failed. Returns after how long to try again.
+    fn make_room(&self) -> Option<Duration> {
+        let has_failed = self.job_errors.lock().room.is_some();
+        let written = if has_failed || self.is_checkpoint_due() { self.checkpoint() } else { Ok(()) };
         let room = written.and(self.remove_in_parts()).err();
         let mut errors = self.job_errors.lock();
         errors.room_failures += u64::from(room.is_some());
         errors.room = room;
-        drop(errors);
-        let next = [self.drain_if_due(), self.renew_base_if_due()].into_iter().flatten().min();
-        next.map_or(JobStep::Idle, JobStep::IdleFor)
+        (errors.room.is_some() && self.check_writable().is_ok()).then_some(ROOM_PAUSE)
     }
 
     /// Moves what is left of the generation before. Returns after how long to ask again, if it is to be asked again.
@@ -145,6 +152,7 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::Options;
     use crate::store::model::{Failure, ModelStore};
 
@@ -169,5 +177,28 @@ mod tests {
         inner.work();
         assert!(store.background_error().is_none());
         assert!(inner.map.delta_bytes() < inner.delta_bytes_max());
+    }
+
+    #[test]
+    fn a_failed_checkpoint_is_made_again_when_nothing_else_is_due() {
+        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
+        let options = Options::new().background(false).delta_bytes(64 << 10);
+        let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
+        let inner = &store.inner;
+        let mut number = 0_u32;
+        while !inner.is_checkpoint_due() {
+            store.put(number.to_le_bytes(), "v").unwrap();
+            number += 1;
+        }
+        for _ in 0..2 {
+            rows.fail(Some(Failure::Commit));
+            let JobStep::IdleFor(pause) = inner.work() else { panic!("it does not try again") };
+            assert!(pause <= ROOM_PAUSE);
+            assert!(store.background_error().is_some());
+            assert!(!inner.is_checkpoint_due() && inner.map.has_sealed());
+        }
+        inner.work();
+        assert!(store.background_error().is_none());
+        assert_eq!(inner.map.delta_bytes(), 0);
     }
 }

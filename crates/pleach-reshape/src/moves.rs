@@ -232,7 +232,7 @@ impl Inner {
             let is_valid = is_unwritten || which == Moved::Generation;
             let value = match &row.value {
                 Some(value) if is_valid => Some(Cow::Borrowed(&chunk.bytes[value.clone()])),
-                _ => self.read_row(row.id, &row.key)?.map(|(value, _)| Cow::Owned(value)),
+                _ => self.read_row(row.id, &row.key, <[u8]>::to_vec)?.map(|(value, _)| Cow::Owned(value)),
             };
             present.push((index, value));
         }

@@ -196,8 +196,8 @@ impl Options {
         self
     }
 
-    /// Whether a background job makes checkpoints and ends what a crash has interrupted (default: yes). Without it,
-    /// [`Reshaped::checkpoint`] and [`Reshaped::drain`] do, and writers wait for no checkpoint: until the next one, the changes
+    /// Whether a background job makes checkpoints, ends what a crash has interrupted, and lets readers leave files that the map's
+    /// store has replaced (default: yes). Without it, [`Reshaped::checkpoint`] and [`Reshaped::drain`] do, and writers wait for no checkpoint: until the next one, the changes
     /// of the map take as much memory as they need.
     #[must_use]
     pub fn background(mut self, yes: bool) -> Self {

@@ -60,7 +60,7 @@ impl Inner {
             if missed.as_ref() == Some(&answer.ids) {
                 break;
             }
-            if let Some((id, value, version)) = self.row_of(&answer, key, false)? {
+            if let Some((id, value, version)) = self.row_of(&answer, key, false, <[u8]>::to_vec)? {
                 self.latches.wait_for(hash, version);
                 self.rows.fill(miss, key, hash, id, &value);
                 return Ok(Some(value));
@@ -69,23 +69,24 @@ impl Inner {
         }
         let _held = self.latches.hold(std::iter::once(hash));
         let answer = self.map.get(key, hash)?;
-        Ok(self.row_of(&answer, key, true)?.map(|(_, value, _)| value))
+        Ok(self.row_of(&answer, key, true, <[u8]>::to_vec)?.map(|(_, value, _)| value))
     }
 
-    /// The row of a key, of which the map says this: its id, its value and its version.
+    /// The row of a key, of which the map says this: its id, what `take` makes of its value, and its version.
     ///
     /// Of several ids that may be the key's the first one counts whose row has the key: a later one may be of the generation
     /// before, and dead. If a row is gone, it may have been the key's when the map was read. Then only who holds the key's latch
     /// (`is_latched`), and has read the map under it, can go on to the next.
-    pub(crate) fn row_of(
+    pub(crate) fn row_of<T>(
         &self,
         answer: &Answer,
         key: &[u8],
         is_latched: bool,
-    ) -> Result<Option<(Id, Vec<u8>, u64)>> {
+        take: impl Fn(&[u8]) -> T,
+    ) -> Result<Option<(Id, T, u64)>> {
         for id in &answer.ids {
             let mut is_there = false;
-            if let Some((value, version)) = self.look(*id, key, &mut is_there)? {
+            if let Some((value, version)) = self.look(*id, key, &mut is_there, &take)? {
                 return Ok(Some((*id, value, version)));
             }
             if !is_there && !is_latched {
@@ -95,23 +96,33 @@ impl Inner {
         Ok(None)
     }
 
-    /// The value and the version of a row, if it is there and has this key.
-    pub(crate) fn read_row(&self, id: Id, key: &[u8]) -> Result<Option<(Vec<u8>, u64)>> {
-        self.look(id, key, &mut false)
+    /// What `take` makes of the value of a row, if it is there and has this key; and its version.
+    pub(crate) fn read_row<T>(
+        &self,
+        id: Id,
+        key: &[u8],
+        take: impl Fn(&[u8]) -> T,
+    ) -> Result<Option<(T, u64)>> {
+        self.look(id, key, &mut false, take)
     }
 
     /// The same; `is_there` is set if there is a row, of whichever key.
-    fn look(&self, id: Id, key: &[u8], is_there: &mut bool) -> Result<Option<(Vec<u8>, u64)>> {
+    fn look<T>(
+        &self,
+        id: Id,
+        key: &[u8],
+        is_there: &mut bool,
+        take: impl Fn(&[u8]) -> T,
+    ) -> Result<Option<(T, u64)>> {
         let place = self.layout.place(id);
         let mut row = Ok(None);
-        let mut read = |bytes: &[u8]| row = Row::decode(place, bytes).map(|row| value_of(row, key));
+        let mut read = |bytes: &[u8]| {
+            row = Row::decode(place, bytes).map(|row| {
+                let value = row.value.filter(|_| row.key == key)?;
+                Some((take(value), row.version))
+            });
+        };
         *is_there = self.store.get(place, &mut read).map_err(|e| store_error("read a row", &e))?;
         row
     }
-}
-
-/// Value and version of a row, if it has this key and a value.
-fn value_of(row: Row<'_>, key: &[u8]) -> Option<(Vec<u8>, u64)> {
-    let value = row.value.filter(|_| row.key == key)?;
-    Some((value.to_vec(), row.version))
 }

@@ -205,6 +205,6 @@ impl Recovery {
             return Ok(None);
         }
         let answer = inner.map.get(key, hash)?;
-        Ok(inner.row_of(&answer, key, true)?.map(|(_, _, version)| version))
+        Ok(inner.row_of(&answer, key, true, |_| ())?.map(|(_, (), version)| version))
     }
 }

@@ -47,12 +47,11 @@ struct Rows {
     cache: Cache<u64, Row, Weigh, BuildHasherDefault<Hashed>, DefaultLifecycle<u64, Row>>,
     counters: Box<[Mutex<u64>]>,
     row_bytes_max: usize,
-    /// Stands for an invalidated row until the new one is stored, so that the entry stays as hot as it is.
-    invalid: Row,
 }
 
-/// A row: id (8 bytes) and length of the key (4), then key and value. Empty: it is invalid.
-type Row = Arc<[u8]>;
+/// A row: id (8 bytes) and length of the key (4), then key and value. `None` stands for an invalidated row until the new one is
+/// stored, so that the entry stays as hot as it is.
+type Row = Option<Arc<[u8]>>;
 
 const KEY_AT: usize = 12;
 
@@ -72,14 +71,13 @@ impl RowCache {
             cache: Cache::with(bytes / USUAL_BYTES, rows_bytes, Weigh, hasher, lifecycle),
             counters: (0..counters).map(|_| Mutex::new(0)).collect(),
             row_bytes_max: bytes / ROW_SHARE,
-            invalid: Row::default(),
         }))
     }
 
     /// The value of a key, or what [`fill`](Self::fill) wants. Requires: the caller looks at the map afterwards.
     pub(crate) fn get(&self, key: &[u8], hash: u64) -> Result<Vec<u8>, Miss> {
         let Some(rows) = &self.0 else { return Err(Miss(0)) };
-        match rows.cache.get(&hash).filter(|row| is_of(row, key)) {
+        match rows.cache.get(&hash).flatten().filter(|row| is_of(row, key)) {
             Some(row) => Ok(row[KEY_AT + key.len()..].to_vec()),
             None => Err(Miss(*rows.counter(hash).lock())),
         }
@@ -87,7 +85,7 @@ impl RowCache {
 
     /// Where the row of a key is, if it is cached. Requires: the caller holds the key's latch.
     pub(crate) fn id(&self, key: &[u8], hash: u64) -> Option<Id> {
-        let row = self.0.as_ref()?.cache.peek(&hash).filter(|row| is_of(row, key))?;
+        let row = self.0.as_ref()?.cache.peek(&hash).flatten().filter(|row| is_of(row, key))?;
         row.first_chunk().map(|id| Id(u64::from_le_bytes(*id)))
     }
 
@@ -98,7 +96,7 @@ impl RowCache {
             let row = encode(key, id, value);
             let counter = rows.counter(hash).lock();
             if *counter == miss.0 {
-                rows.cache.insert(hash, row);
+                rows.cache.insert(hash, Some(row));
             }
         }
     }
@@ -114,7 +112,7 @@ impl RowCache {
             let hash = change.1;
             let mut counter = rows.counter(hash).lock();
             *counter += 1;
-            if rows.cache.replace(hash, Row::clone(&rows.invalid), true).is_ok() {
+            if rows.cache.replace(hash, None, true).is_ok() {
                 cached.push(change);
             }
         }
@@ -123,7 +121,7 @@ impl RowCache {
                 // No reader fills this key meanwhile: who finds the new row waits for its writer.
                 Some((id, value)) if rows.takes(key, value) => {
                     // It may have been evicted meanwhile.
-                    let _ = rows.cache.replace(hash, encode(key, id, value), true);
+                    let _ = rows.cache.replace(hash, Some(encode(key, id, value)), true);
                 }
                 _ => drop(rows.cache.remove(&hash)),
             }
@@ -151,13 +149,15 @@ impl Rows {
     }
 }
 
-fn encode(key: &[u8], id: Id, value: &[u8]) -> Row {
-    let key_len = u32::try_from(key.len()).expect("keys are shorter").to_le_bytes();
-    let mut row = Vec::with_capacity(KEY_AT + key.len() + value.len());
-    for part in [&id.0.to_le_bytes()[..], &key_len, key, value] {
-        row.extend_from_slice(part);
-    }
-    row.into()
+fn encode(key: &[u8], id: Id, value: &[u8]) -> Arc<[u8]> {
+    let key_len = u32::try_from(key.len()).expect("keys are shorter");
+    let mut row: Arc<[u8]> = std::iter::repeat_n(0, KEY_AT + key.len() + value.len()).collect();
+    let (head, pair) = Arc::get_mut(&mut row).expect("nobody else has it").split_at_mut(KEY_AT);
+    head[..8].copy_from_slice(&id.0.to_le_bytes());
+    head[8..].copy_from_slice(&key_len.to_le_bytes());
+    pair[..key.len()].copy_from_slice(key);
+    pair[key.len()..].copy_from_slice(value);
+    row
 }
 
 /// Whether a row is there and has this key: two keys may have one hash.
@@ -171,7 +171,7 @@ struct Weigh;
 
 impl Weighter<u64, Row> for Weigh {
     fn weight(&self, _: &u64, row: &Row) -> u64 {
-        (row.len() + OVERHEAD) as u64
+        (row.as_ref().map_or(0, |row| row.len()) + OVERHEAD) as u64
     }
 }
 

@@ -308,13 +308,13 @@ impl Inner {
         if answer.is_sure {
             return Ok(answer.ids.first().copied());
         }
-        Ok(self.row_of(answer, key, true)?.map(|(id, _, _)| id))
+        Ok(self.row_of(answer, key, true, |_| ())?.map(|(id, ..)| id))
     }
 
     /// Whether a key that the map knows is really there.
     fn is_there(&self, key: &[u8], id: Option<Id>) -> Result<bool> {
         Ok(match id {
-            Some(id) => self.read_row(id, key)?.is_some(),
+            Some(id) => self.read_row(id, key, |_| ())?.is_some(),
             None => false,
         })
     }

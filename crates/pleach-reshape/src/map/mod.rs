@@ -12,8 +12,8 @@
 //! 2. Snapshots: a layer keeps what it superseded as long as a snapshot may ask for it.
 //!
 //! # Concurrency
-//! `publishing` is held shared while a write is published, and alone for the instant of a seal, so that a sealed layer does
-//! not change. One thread at a time makes checkpoints.
+//! `publishing` is held shared while a write is published, and alone for the instant in which the version is replaced, so that a
+//! sealed layer does not change. One thread at a time makes checkpoints.
 
 mod base;
 mod greatest;
@@ -219,6 +219,10 @@ impl Map {
         changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)> + Clone,
         version: u64,
     ) {
+        // As of updates in place.
+        if changes.clone().next().is_none() {
+            return;
+        }
         let are_above_all = self.greatest.raise(changes.clone().map(|(key, ..)| key));
         let _publishing = self.publishing.read();
         let active = &self.current.load().active;
@@ -344,9 +348,12 @@ impl Map {
 
     /// Replaces the version. `publishing` keeps the active layer of the version that is read.
     fn replace(&self, change: impl FnOnce(Version) -> Version) {
-        let _alone = self.publishing.write();
-        let current = self.current.load();
+        let alone = self.publishing.write();
+        let current = self.current.load_full();
         let (active, sealed) = (Arc::clone(&current.active), current.sealed.clone());
         self.current.store(Arc::new(change(Version { active, sealed, base: current.base.clone() })));
+        drop(alone);
+        // Only now: it may be the last one that has layers of megabytes, and publications wait for the lock.
+        drop(current);
     }
 }

@@ -19,11 +19,11 @@
 )]
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use heed::byteorder::BigEndian;
-use heed::types::{Bytes, DecodeIgnore, Str, U64};
+use heed::types::{Bytes, DecodeIgnore, Str};
 use heed::{
     CommitOrAbort, Env, EnvFlags, EnvOpenOptions, FlagSetMode, MdbError, PutFlags, RoTxn, RwTxn, WithoutTls,
 };
@@ -45,7 +45,8 @@ const READERS_MAX: u32 = 1024;
 /// Idle read transactions. More threads than this that read at the same moment begin their own. Arbitrary.
 const IDLE_READERS_MAX: usize = 64;
 
-type Rows = heed::Database<'static, U64<BigEndian>, Bytes>;
+/// Ids are keys of 8 bytes, big-endian. heed's own type for them allocates for each call.
+type Rows = heed::Database<'static, Bytes, Bytes>;
 type Meta = heed::Database<'static, Str, Bytes>;
 type Reader = RoTxn<'static, WithoutTls>;
 
@@ -157,7 +158,8 @@ impl LmdbStore {
     fn reader(&self) -> Result<(u64, Reader)> {
         // Before the transaction begins, which may then see more, but never less.
         let commits = self.commits.load(Ordering::Acquire);
-        match self.idle.0.lock().pop() {
+        let idle = self.idle.0.lock().pop();
+        match idle {
             Some(reader) if reader.0 == commits => Ok(reader),
             _ => {
                 let _begins = self.begins.read();
@@ -182,7 +184,8 @@ impl LmdbStore {
     fn committed(&self) {
         drop(self.begins.write());
         self.commits.fetch_add(1, Ordering::Release);
-        self.idle.0.lock().clear();
+        let ended = std::mem::take(&mut *self.idle.0.lock());
+        drop(ended);
     }
 
     /// Chooses whether the next commits are synced.
@@ -253,7 +256,7 @@ fn open_tables(env: &Env<WithoutTls>) -> Result<Option<(Meta, BTreeMap<Table, Ro
 /// The database of a table, if it is there.
 fn open_table(env: &Env<WithoutTls>, table: Table) -> Result<Option<Rows>> {
     let opened = env.open_databases_and_commit(env.read_txn()?, |opener, txn| {
-        let rows = opener.open_database::<U64<BigEndian>, Bytes>(txn, Some(&name(table)))?;
+        let rows = opener.open_database::<Bytes, Bytes>(txn, Some(&name(table)))?;
         Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(rows))
     })?;
     Ok(opened.unwrap_commit())
@@ -269,7 +272,20 @@ fn number(name: &str) -> Option<Table> {
 }
 
 fn last_id(rows: &Rows, txn: &RoTxn<'_>) -> Result<Option<u64>> {
-    Ok(rows.remap_data_type::<DecodeIgnore>().last(txn)?.map(|(id, ())| id))
+    rows.remap_data_type::<DecodeIgnore>().last(txn)?.map(|(key, ())| id_of(key)).transpose()
+}
+
+/// The key of a row: LMDB compares bytes.
+#[expect(clippy::big_endian_bytes, reason = "keys are in the order of ids")]
+fn key_of(id: u64) -> [u8; 8] {
+    id.to_be_bytes()
+}
+
+/// The id of a row's key.
+#[expect(clippy::big_endian_bytes, reason = "keys are in the order of ids")]
+fn id_of(key: &[u8]) -> Result<u64> {
+    let key = key.try_into().map_err(|_| format!("a key of {} bytes is no id of a row", key.len()))?;
+    Ok(u64::from_be_bytes(key))
 }
 
 /// An error with what to do about it.
@@ -297,7 +313,7 @@ impl RowStore for LmdbStore {
         }
         self.set_synced(&mut writer, self.is_synced(Durability::Buffered))?;
         let created = self.env.create_databases_and_commit(self.env.write_txn()?, |opener, txn| {
-            let rows = opener.create_database::<U64<BigEndian>, Bytes>(txn, Some(&name(table)))?;
+            let rows = opener.create_database::<Bytes, Bytes>(txn, Some(&name(table)))?;
             Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(rows))
         });
         tables.insert(table, created.map_err(explained)?.unwrap_commit());
@@ -350,7 +366,7 @@ impl RowStore for LmdbStore {
         let tables = self.tables.read_recursive();
         let Some(rows) = tables.get(&place.table) else { return Ok(false) };
         let reader = self.reader()?;
-        let found = rows.get(&reader.1, &place.id)?.map(read).is_some();
+        let found = rows.get(&reader.1, &key_of(place.id))?.map(read).is_some();
         self.release(reader);
         Ok(found)
     }
@@ -389,10 +405,10 @@ impl LmdbStore {
                     last.insert(place.table, place.id);
                 }
                 let flags = if is_above { PutFlags::APPEND } else { PutFlags::empty() };
-                rows.put_with_flags(txn, flags, &place.id, row).map_err(explained)
+                rows.put_with_flags(txn, flags, &key_of(place.id), row).map_err(explained)
             }
             Change::Remove { place } => {
-                rows(place.table)?.delete(txn, &place.id).map_err(explained)?;
+                rows(place.table)?.delete(txn, &key_of(place.id)).map_err(explained)?;
                 Ok(())
             }
             Change::SetMeta { name, value } => self.meta.put(txn, name, value).map_err(explained),
@@ -409,7 +425,7 @@ struct Snapshot<'s> {
 impl RowSnapshot for Snapshot<'_> {
     fn get(&mut self, place: Place, read: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let Some(rows) = self.tables.get(&place.table) else { return Ok(false) };
-        Ok(rows.get(&self.txn, &place.id)?.map(read).is_some())
+        Ok(rows.get(&self.txn, &key_of(place.id))?.map(read).is_some())
     }
 
     fn scan(
@@ -421,10 +437,11 @@ impl RowSnapshot for Snapshot<'_> {
     ) -> Result<()> {
         let Some(rows) = self.tables.get(&table).filter(|_| first <= last) else { return Ok(()) };
         let mut ahead = ReadAhead::default();
-        for entry in rows.range(&self.txn, &(first..=last))? {
-            let (id, row) = entry?;
+        let (first, last) = (key_of(first), key_of(last));
+        for entry in rows.range(&self.txn, &(Bound::Included(&first[..]), Bound::Included(&last[..])))? {
+            let (key, row) = entry?;
             ahead.visit(row);
-            if !visit(id, row) {
+            if !visit(id_of(key)?, row) {
                 break;
             }
         }
@@ -433,7 +450,9 @@ impl RowSnapshot for Snapshot<'_> {
 
     fn last(&mut self, table: Table, first: u64, last: u64) -> Result<Option<u64>> {
         let Some(rows) = self.tables.get(&table) else { return Ok(None) };
-        let found = rows.remap_data_type::<DecodeIgnore>().get_lower_than_or_equal_to(&self.txn, &last)?;
-        Ok(found.map(|(id, ())| id).filter(|id| *id >= first))
+        let found =
+            rows.remap_data_type::<DecodeIgnore>().get_lower_than_or_equal_to(&self.txn, &key_of(last))?;
+        let id = found.map(|(key, ())| id_of(key)).transpose()?;
+        Ok(id.filter(|id| *id >= first))
     }
 }
