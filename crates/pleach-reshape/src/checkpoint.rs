@@ -169,8 +169,8 @@ impl Inner {
         }
     }
 
-    /// Whether the map's store says the same now as it did behind the last checkpoint. Of what a failed one has sealed, a part may
-    /// be written.
+    /// Whether the map's store says the same now as it did behind the last checkpoint. Of what a failed one has sealed, a part
+    /// may be written.
     fn may_renew_base(&self) -> bool {
         self.options.map == MapPlace::Disk && !self.map.has_sealed()
     }

@@ -197,8 +197,8 @@ impl Options {
     }
 
     /// Whether a background job makes checkpoints, ends what a crash has interrupted, and lets readers leave files that the map's
-    /// store has replaced (default: yes). Without it, [`Reshaped::checkpoint`] and [`Reshaped::drain`] do, and writers wait for no checkpoint: until the next one, the changes
-    /// of the map take as much memory as they need.
+    /// store has replaced (default: yes). Without it, [`Reshaped::checkpoint`] and [`Reshaped::drain`] do, and writers wait for
+    /// no checkpoint: until the next one, the changes of the map take as much memory as they need.
     #[must_use]
     pub fn background(mut self, yes: bool) -> Self {
         self.runs_checkpoints = yes;
