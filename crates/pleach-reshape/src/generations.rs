@@ -61,6 +61,7 @@ impl Reshaped {
     /// Those of [`recluster`](Self::recluster) and [`checkpoint`](Self::checkpoint).
     pub fn drain(&self) -> Result<()> {
         self.inner.drain()?;
+        // It renews the state of the map's store that readers use.
         self.wake_job();
         Ok(())
     }

@@ -280,8 +280,9 @@ impl Reshaped {
         }
     }
 
-    /// Why the background job failed when it last ran; none if it succeeded. It runs again when there is more to do. If it cannot
-    /// make checkpoints, writes fail with this error once the changes of the map fill their memory.
+    /// What the background job could not do; none if it has succeeded since. It tries again after ten seconds, then each time
+    /// after twice as long, up to an hour, and when there is more to do. If it cannot make checkpoints, writes fail with this
+    /// error once the changes of the map fill their memory.
     pub fn background_error(&self) -> Option<Error> {
         self.inner.job_errors.lock().any()
     }

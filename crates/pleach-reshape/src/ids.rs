@@ -174,7 +174,8 @@ impl Allocator {
     }
 
     /// The first of `count` ids in a row, from `stripe` or, if that has too few left, from another stripe. `None` if no stripe
-    /// has so many. While rows of the generation before move, their stripe is theirs alone. Of a `count` of 0 the id is nobody's.
+    /// has so many. While rows of the generation before move, their stripe is theirs alone. With a `count` of 0
+    /// it takes none, and the id is nobody's.
     pub(crate) fn take(&self, stripe: usize, count: u64) -> Option<Id> {
         if count == 0 {
             return Some(Id::new(self.generation, stripe, 0));

@@ -22,11 +22,33 @@ pub(crate) struct JobErrors {
     pub(crate) room: Option<Error>,
     /// How often these have failed. Writers that wait for room fail with a failure of meanwhile.
     pub(crate) room_failures: u64,
+    room_retry: Retry,
     /// Moves of what is left of the generation before.
     drain: Option<Error>,
-    /// When the moves are tried again, and how long they wait behind a further failure.
-    drain_from: Duration,
-    drain_pause: Duration,
+    drain_retry: Retry,
+}
+
+/// When the job tries again what has failed.
+#[derive(Default)]
+struct Retry {
+    /// By [`Env::now`](pleach::env::Env::now).
+    at: Duration,
+    /// How long after the failure. Zero: the last attempt did not fail.
+    pause: Duration,
+}
+
+impl Retry {
+    /// Returns the pause behind a failure of this time.
+    fn after(&mut self, now: Duration) -> Duration {
+        self.pause = (self.pause * 2).clamp(RETRY_PAUSE, RETRY_PAUSE_MAX);
+        self.at = now + self.pause;
+        self.pause
+    }
+
+    /// How long it is not to be tried again.
+    fn left(&self, now: Duration) -> Duration {
+        self.at.saturating_sub(now)
+    }
 }
 
 /// The background job. Who drops it waits for its end.
@@ -61,12 +83,10 @@ impl Drop for Job {
     }
 }
 
-/// After a checkpoint of the job has failed, it tries again after so long, or when a writer finds one due (arbitrary).
-const ROOM_PAUSE: Duration = Duration::from_secs(10);
-/// After moves of the job have failed, it waits for so long, twice as long after each further failure. Each attempt reads, and
-/// perhaps sorts, all rows that are left.
-const DRAIN_PAUSE: Duration = Duration::from_secs(10);
-const DRAIN_PAUSE_MAX: Duration = Duration::from_secs(3600);
+/// The job tries again after so long, and waits twice as long after each further failure. Each attempt of moves reads, and
+/// perhaps sorts, all rows that are left; each checkpoint that fails may leave one more sealed layer, which reads pass.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(3600);
 
 /// Refuses writes if a panic of the job drops it: nobody would make checkpoints any more, and writers would wait for one.
 struct Ended<'a>(&'a Inner);
@@ -93,15 +113,35 @@ impl Inner {
         next.into_iter().flatten().min().map_or(JobStep::Idle, JobStep::IdleFor)
     }
 
-    /// Makes a checkpoint, and removes replaced rows, if that is due or has failed. Returns after how long to try again.
+    /// Makes a checkpoint, and removes replaced rows, if that is due, or if it has failed some time ago. Returns after how long
+    /// to try again.
     fn make_room(&self) -> Option<Duration> {
-        let has_failed = self.job_errors.lock().room.is_some();
-        let written = if has_failed || self.is_checkpoint_due() { self.checkpoint() } else { Ok(()) };
-        let room = written.and(self.remove_in_parts()).err();
+        let is_due = self.is_checkpoint_due() || self.is_removal_due();
+        let is_retry = {
+            let errors = self.job_errors.lock();
+            let left = errors.room_retry.left(self.env.now());
+            if errors.room.is_some() && !is_due && !left.is_zero() {
+                return Some(left);
+            }
+            errors.room.is_some() && left.is_zero()
+        };
+        let written = if is_retry || self.is_checkpoint_due() { self.checkpoint() } else { Ok(()) };
+        let room = written.and_then(|()| self.remove_in_parts()).err();
         let mut errors = self.job_errors.lock();
-        errors.room_failures += u64::from(room.is_some());
-        errors.room = room;
-        (errors.room.is_some() && self.check_writable().is_ok()).then_some(ROOM_PAUSE)
+        let Some(room) = room else {
+            // What is sealed is that of a failed checkpoint, unless one was made now.
+            if !self.map.has_sealed() {
+                (errors.room, errors.room_retry) = (None, Retry::default());
+            }
+            return errors.room.is_some().then(|| errors.room_retry.left(self.env.now()));
+        };
+        errors.room_failures += 1;
+        let is_first = errors.room.replace(room).is_none();
+        let now = self.env.now();
+        // Writers that wait for room make the job try again and again, which does not put off later attempts.
+        let left =
+            if is_first || is_retry { errors.room_retry.after(now) } else { errors.room_retry.left(now) };
+        self.check_writable().is_ok().then_some(left)
     }
 
     /// Moves what is left of the generation before. Returns after how long to ask again, if it is to be asked again.
@@ -109,8 +149,8 @@ impl Inner {
         if !self.is_drain_due.load(Ordering::SeqCst) {
             return None;
         }
-        let drain_from = self.job_errors.lock().drain_from;
-        if let Some(left) = drain_from.checked_sub(self.env.now()).filter(|left| !left.is_zero()) {
+        let left = self.job_errors.lock().drain_retry.left(self.env.now());
+        if !left.is_zero() {
             return Some(left);
         }
         self.is_drain_due.store(false, Ordering::SeqCst);
@@ -118,21 +158,19 @@ impl Inner {
         let mut errors = self.job_errors.lock();
         match drained {
             Ok(true) => {
-                errors.drain = None;
-                errors.drain_pause = Duration::ZERO;
+                (errors.drain, errors.drain_retry) = (None, Retry::default());
                 None
             }
             // Another thread moves them, and may fail.
             Ok(false) => {
                 self.is_drain_due.store(true, Ordering::SeqCst);
-                Some(DRAIN_PAUSE)
+                Some(RETRY_PAUSE)
             }
             Err(error) => {
                 self.is_drain_due.store(true, Ordering::SeqCst);
                 errors.drain = Some(error);
-                errors.drain_pause = (errors.drain_pause * 2).clamp(DRAIN_PAUSE, DRAIN_PAUSE_MAX);
-                errors.drain_from = self.env.now() + errors.drain_pause;
-                self.check_writable().is_ok().then_some(errors.drain_pause)
+                let pause = errors.drain_retry.after(self.env.now());
+                self.check_writable().is_ok().then_some(pause)
             }
         }
     }
@@ -152,27 +190,40 @@ impl Inner {
 
 #[cfg(test)]
 mod tests {
+    use pleach::env::{Env, SimEnv};
+
     use super::*;
     use crate::Options;
+    use crate::handle::Reshaped;
     use crate::store::model::{Failure, ModelStore};
+
+    fn open() -> (Reshaped, ModelStore, Arc<SimEnv>) {
+        let (env, rows) = (SimEnv::new(1), ModelStore::new(false));
+        let options = Options::new().env(Arc::<SimEnv>::clone(&env)).background(false).delta_bytes(64 << 10);
+        (options.open(Box::new(rows.clone()), "/map").unwrap(), rows, env)
+    }
+
+    /// Puts keys from this number on until a checkpoint is due. Returns the number behind them.
+    fn put_until_due(store: &Reshaped, mut number: u32) -> u32 {
+        while !store.inner.is_checkpoint_due() {
+            store.put(number.to_le_bytes(), "v").unwrap();
+            number += 1;
+        }
+        number
+    }
 
     #[test]
     fn a_failure_of_the_job_is_told_until_it_succeeds() {
-        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
-        let options = Options::new().background(false).delta_bytes(64 << 10);
-        let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
+        let (store, rows, _env) = open();
         let inner = &store.inner;
-        let mut number = 0_u32;
+        let mut number = 0;
         // What was sealed stays, so that the active layer is nearly empty when the memory is full.
         while inner.map.delta_bytes() <= inner.delta_bytes_max() {
-            store.put(number.to_le_bytes(), "v").unwrap();
-            number += 1;
-            if inner.is_checkpoint_due() {
-                rows.fail(Some(Failure::Commit));
-                inner.work();
-                let error = store.background_error().unwrap();
-                assert!(error.to_string().contains("planted"), "{error}");
-            }
+            number = put_until_due(&store, number);
+            rows.fail(Some(Failure::Commit));
+            inner.work();
+            let error = store.background_error().unwrap();
+            assert!(error.to_string().contains("planted"), "{error}");
         }
         inner.work();
         assert!(store.background_error().is_none());
@@ -181,24 +232,26 @@ mod tests {
 
     #[test]
     fn a_failed_checkpoint_is_made_again_when_nothing_else_is_due() {
-        let (dir, rows) = (tempfile::tempdir().unwrap(), ModelStore::new(false));
-        let options = Options::new().background(false).delta_bytes(64 << 10);
-        let store = options.open(Box::new(rows.clone()), dir.path()).unwrap();
+        let (store, rows, env) = open();
         let inner = &store.inner;
-        let mut number = 0_u32;
-        while !inner.is_checkpoint_due() {
-            store.put(number.to_le_bytes(), "v").unwrap();
-            number += 1;
-        }
-        for _ in 0..2 {
+        put_until_due(&store, 0);
+        let mut pause = Duration::ZERO;
+        for expected in [RETRY_PAUSE, RETRY_PAUSE * 2] {
             rows.fail(Some(Failure::Commit));
-            let JobStep::IdleFor(pause) = inner.work() else { panic!("it does not try again") };
-            assert!(pause <= ROOM_PAUSE);
-            assert!(store.background_error().is_some());
+            // The job is awake earlier for a newer state of the map.
+            env.sleep(pause);
+            inner.work();
+            pause = inner.job_errors.lock().room_retry.pause;
+            assert_eq!(pause, expected);
             assert!(!inner.is_checkpoint_due() && inner.map.has_sealed());
+            rows.fail(None);
+            assert!(matches!(inner.work(), JobStep::IdleFor(left) if left <= pause), "it does not try again");
+            assert!(store.background_error().is_some(), "it is too early");
         }
+        env.sleep(pause);
         inner.work();
         assert!(store.background_error().is_none());
         assert_eq!(inner.map.delta_bytes(), 0);
+        assert!(inner.job_errors.lock().room_retry.pause.is_zero());
     }
 }

@@ -219,7 +219,7 @@ impl Map {
         changes: impl Iterator<Item = (&'k [u8], u64, Option<Id>)> + Clone,
         version: u64,
     ) {
-        // As of updates in place.
+        // An update in place leaves rows where they are.
         if changes.clone().next().is_none() {
             return;
         }
